@@ -26,6 +26,7 @@ from stepward.validator.cli.machine import (
     print_json,
 )
 from stepward.validator.cli.output import uses_color
+from stepward.validator.cli.printed import command
 
 if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal
@@ -144,14 +145,12 @@ def migrate(run: str, file: Path, **options: Any) -> None:
             else:
                 found = machine.migration_sync(run, program, grant=grant)
         except RunRefused as error:
-            help = (
-                "correct the new version, move the run when it waits elsewhere, or let it end with the one that it has"
-            )
+            help = error.help or "correct the new version, or let the run end with the one that it has"
             raise MachineError(str(error), help) from None
-    _print(found, options)
+    _print(found, file, options)
 
 
-def _print(found: Migration, options: dict[str, Any]) -> None:
+def _print(found: Migration, file: Path, options: dict[str, Any]) -> None:
     if options["output_format"] == "json":
         print_json({"version": 1, "migration": {**found._asdict(), "applied": options["applies"]}})
         return
@@ -162,5 +161,7 @@ def _print(found: Migration, options: dict[str, Any]) -> None:
     lines += [f"  goes on as run `{safe(found.becomes)}`", f"  reads {', '.join(found.carries) or 'nothing'}"]
     lines += [f"  proved from where it is: {name}" for name in found.guardrails]
     if not options["applies"]:
-        lines.append(f"\nnothing was changed; to move it: add `--apply --head {found.head}`")
+        given = (found.run, "--to", file, "--apply", "--head", found.head)
+        lines.append("\nnothing was changed; to move it:")
+        lines.append(f"  {safe(command('runs migrate', *given, options=options, repeats_all=True))}")
     click.echo("\n".join(lines))

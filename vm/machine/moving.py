@@ -21,7 +21,7 @@ from stepward.vm.language.past import asked_steps
 from stepward.vm.language.policy import Policy, plain
 from stepward.vm.language.program import Program
 from stepward.vm.language.rest import Left, NoRestError, Rest, rest_of
-from stepward.vm.language.steps import ToolCall, parts
+from stepward.vm.language.steps import ForEachStep, ToolCall, parts
 from stepward.vm.machine.authority import breach
 from stepward.vm.machine.calls import ended, place_of, successor_fields
 from stepward.vm.machine.continuing import (
@@ -85,25 +85,13 @@ def version_of(journal: Journal, digest: str, granted: Mapping[str, Any]) -> Ver
 
 def require_movable(last: History, version: Version) -> None:
     """Raise RunRefused if a run does not wait where it could move to a version."""
-    state, plan, run = last.state, last.plan, last.run
-    if state.status != "SUSPENDED":
-        raise RunRefused(f"run `{run}` does not wait: it is {state.status}")
-    if is_turn(last):
-        raise RunRefused(f"run `{run}` is a turn of a session: what it does follows from its text")
-    if plan.program.programs or version.program.programs:
-        whose = "the version" if version.program.programs else f"the program of run `{run}`"
-        raise RunRefused(f"{whose} calls others, and moves to a version with `programs` are not supported yet")
-    step = plan.steps[state.at]
-    if state.frames or state.each or state.fork or not (step.calls or state.due) or step.is_parallel:
-        raise RunRefused(f"run `{run}` waits within `{step.id}`: it can move when it waits on a step of its own")
-    if first_wait(state) != state.due:
-        raise RunRefused(f"`{step.id}`, on which run `{run}` waits, has a deadline: it can move at a step without one")
-    if step.transitions["success"].to < 0:
-        raise RunRefused(f"run `{run}` ends with `{step.id}`, on which it waits: nothing is left to move")
-    if state.is_cancelled:
-        raise RunRefused(f"run `{run}` is being cancelled")
+    plan, run = last.plan, last.run
+    _require_place(last)
+    if version.program.programs:
+        raise RunRefused("the version calls others, and moves to a version with `programs` are not supported yet")
     if version.program.language != plan.program.language:
         raise RunRefused(f"the version has to say `language: {plan.program.language}`, as run `{run}` does")
+    step = plan.steps[last.state.at]
     own = {part.id: part for one in version.program.layout.steps for _, part in parts(one)}
     _require_same(step.step, own.get(step.id), f"on which run `{run}` waits")
     before = {part.id: part for one in plan.program.layout.steps for _, part in parts(one)}
@@ -113,6 +101,49 @@ def require_movable(last: History, version: Version) -> None:
             if name in own and name in before:
                 _require_same(before[name], own[name], f"for which guardrail `{rule.name}` asks")
     _require_tools_unchanged(version.program, last)
+
+
+def _require_place(last: History) -> None:
+    """Raise RunRefused, with a help, if a run is not where it could move to any version."""
+    why = _misplaced(last)
+    if why:
+        raise RunRefused(why, "no version changes that: move the run when it waits elsewhere, or let it end")
+
+
+def _misplaced(last: History) -> str:
+    """Return why a run is not where it could move, whatever the version is; empty if it is."""
+    state, plan, run = last.state, last.plan, last.run
+    if state.status != "SUSPENDED":
+        return f"run `{run}` does not wait: it is {state.status}"
+    if is_turn(last):
+        return f"run `{run}` is a turn of a session: what it does follows from its text"
+    if plan.program.programs:
+        return f"the program of run `{run}` calls others, and moves to a version with `programs` are not supported yet"
+    step = plan.steps[state.at]
+    within = _within(last)
+    if within:
+        then = "it can move once that has ended, if it waits then on a step of its own list"
+        return f"run `{run}` waits in {within}: {then}"
+    if first_wait(state) != state.due:
+        return f"`{step.id}`, on which run `{run}` waits, has a deadline: it can move at a step without one"
+    if step.transitions["success"].to < 0:
+        return f"run `{run}` ends with `{step.id}`, on which it waits: nothing is left to move"
+    if state.is_cancelled:
+        return f"run `{run}` is being cancelled"
+    return ""
+
+
+def _within(last: History) -> str:
+    """Return the step of the program's own list within which a run waits, in words; empty on a step of its own."""
+    state, plan = last.state, last.plan
+    around = state.frames[0].each if state.frames else state.fork or state.each
+    step = plan.steps[around.at if around is not None else state.at]
+    if around is None and (step.calls or state.due) and not step.is_parallel:
+        return ""
+    on = f"`{plan.steps[state.at].id}` of " if state.frames else ""
+    if isinstance(step.step, ForEachStep):
+        return f"{on}the items of `{step.id}`"
+    return f"the {'branches' if state.fork else 'calls'} of `{step.id}`"
 
 
 def _require_same(before: Any, after: Any, which: str) -> None:

@@ -7,7 +7,11 @@ from stepward.vm.errors import StepwardError
 
 class RunRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
     """A run does not start or continue: its program has findings, an input is wrong, a tool is missing, the run id is
-    taken, or the run broke a rule. The message says which."""
+    taken, or the run broke a rule. The message says which, and `help` what to do where only one thing can be done."""
+
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help
 
 
 class RunTaken(RunRefused):

@@ -271,9 +271,51 @@ def test_what_can_not_move_is_refused_in_words() -> None:
 def test_a_wait_in_a_parallel_step_or_at_the_end_does_not_move() -> None:
     last = {**FIRST, "guardrails": [], "steps": [{"id": "ask", "type": "tool", "tool": "ask"}]}
     Desk(last).refuses(last, "nothing is left to move")
-    both = {"id": "both", "type": "parallel", "parallel_steps": [{"id": "ask", "type": "tool", "tool": "ask"}]}
-    wide = {**FIRST, "guardrails": [], "steps": [both, {"id": "over", "type": "end"}]}
-    Desk(wide).refuses(wide, "waits within `both`")
+
+
+ASK = {"id": "ask", "type": "tool", "tool": "ask"}
+EACH = {"id": "lines", "type": "for_each", "items": [1, 2], "as": "line", "steps": [ASK]}
+WITHIN: dict[str, tuple[dict[str, Any], str]] = {
+    "calls": (
+        {"id": "both", "type": "parallel", "parallel_steps": [ASK, {**ASK, "id": "other"}]},
+        "the calls of `both`",
+    ),
+    "branches": (
+        {"id": "both", "type": "parallel", "branches": {"left": {"steps": [ASK]}}},
+        "the branches of `both`",
+    ),
+    "items": (EACH, "`ask` of the items of `lines`"),
+    "one call": ({**EACH, "steps": None, "do": ASK}, "`ask` of the items of `lines`"),
+    "items at once": ({**EACH, "max_concurrency": 2}, "the items of `lines`"),
+    "items of items": ({**EACH, "steps": [{**EACH, "id": "inner", "as": "word"}]}, "`ask` of the items of `lines`"),
+    "branches of items": (
+        {**EACH, "steps": [{"id": "both", "type": "parallel", "branches": {"left": {"steps": [ASK]}}}]},
+        "`both` of the items of `lines`",
+    ),
+    "items of branches": (
+        {"id": "both", "type": "parallel", "branches": {"left": {"steps": [EACH]}}},
+        "the branches of `both`",
+    ),
+}
+"""Steps within which a run waits, and the words for where it does."""
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_run_that_waits_within_a_step_moves_once_that_has_ended(name: str) -> None:
+    step, words = WITHIN[name]
+    step = {field: value for field, value in step.items() if value is not None}
+    then = {"id": "then", "type": "tool", "tool": "hold"}
+    data = {**FIRST, "language": 2, "guardrails": [], "steps": [step, then, {"id": "over", "type": "end"}]}
+    desk = Desk(data)
+    with pytest.raises(RunRefused) as refused:
+        desk.vm.migrate_sync("r", Program.from_dict(data))
+    where = f"run `r` waits in {words}: it can move once that has ended"
+    assert where in str(refused.value)
+    assert "no version changes that" in refused.value.help
+    run = desk.vm.get_sync("r")
+    while run.suspensions[0].step != "then":
+        run = desk.vm.resume_sync(run.suspensions[0].token, "agree")
+    assert desk.vm.migrate_sync("r", Program.from_dict(data)).becomes == "r~1"
 
 
 def test_a_machine_without_a_checker_moves_nothing() -> None:

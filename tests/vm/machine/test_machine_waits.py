@@ -364,5 +364,5 @@ def test_a_run_that_waits_in_a_body_does_not_move() -> None:
     vm = ExecutionVM(bench.tools, None, bench.journal, checker=lambda *_: [], clock=bench.clock)
     what = timed(branches(a=[wait(seconds=DAY)], b=[wait("x", seconds=DAY)]), end())
     vm.run_sync(what, run_id="run")
-    with pytest.raises(RunRefused, match="waits within"):
+    with pytest.raises(RunRefused, match="waits in the branches of `p`"):
         vm.migrate_sync("run", what)
