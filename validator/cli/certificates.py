@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,7 +48,9 @@ def write_certificates(result: RunResult, folder: Path, failures: Failures) -> N
     except OSError as error:
         message = f"`{folder}` can't be written to: {why_not(error)}"
         raise ConfigurationError(message, "correct the folder of `--certificates`") from None
-    click.echo(f"{counted(written, 'certificate')} written: stepward recheck {safe(str(folder))}", err=True)
+    click.echo(
+        f"{counted(written, 'certificate')} written: stepward recheck {safe(shlex.quote(str(folder)))}", err=True
+    )
     for one, why in lacking:
         what = f"`{one.name}` of `{one.rule}` in {one.file}"
         click.echo(f"warning: {safe(what)} is proved and has no certificate: {safe(why)}", err=True)

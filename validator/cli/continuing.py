@@ -169,6 +169,14 @@ def _help(why: str, before: Before) -> str:
     return "change the program, so that it goes on where the run has ended"
 
 
+def begun(journal: Journal, before: Before) -> str | None:
+    """Return the run that continues another one; None if none does."""
+    from stepward.validator.runs.chains import chain_of
+
+    last = chain_of(journal, before.run)[-1].run
+    return None if last == before.run else last
+
+
 def continued(machine: ExecutionVM, before: Before, program: Program, reads: Mapping[str, str], by: str | None) -> Run:
     """Continue a run by a program that was accepted for it, if nothing has happened to the run meanwhile."""
     asked = before.asked

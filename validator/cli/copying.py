@@ -17,8 +17,8 @@ from stepward.validator.cli.machine import (
     journal_option,
     open_journal,
     print_json,
-    without_password,
 )
+from stepward.validator.cli.printed import without_password
 
 
 @click.command()

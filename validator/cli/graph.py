@@ -11,6 +11,7 @@ import click
 
 from stepward.validator.cli.machine import DEFAULT_JOURNAL, complete_runs, explained, open_journal
 from stepward.validator.cli.output import refuse_two_configurations, write_output
+from stepward.validator.cli.printed import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,7 +201,7 @@ def _load(file: Path, name: str | None) -> Program:
     try:
         return load_program(file, name)
     except DocumentError as error:
-        _refuse(error, str(file), f"`stepward check {file}` says where, and what to do")
+        _refuse(error, str(file), f"`{command('check', file)}` says where, and what to do")
 
 
 def _refuse(error: DocumentError, file: str, help: str) -> NoReturn:

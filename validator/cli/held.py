@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import click
+
+from stepward.validator.cli.printed import command
 
 if TYPE_CHECKING:
     from stepward.vm.machine.run import Run
@@ -23,7 +24,5 @@ def say_held(run: Run) -> None:
     if run.held_by is not None:
         from stepward.validator.report.text import safe
 
-        command = f"stepward breaker close {shlex.quote(run.held_by)}"
-        click.echo(
-            f"held: breaker `{safe(run.held_by)}` is open; after `{safe(command)}` the run is due again", err=True
-        )
+        close = command("breaker close", run.held_by, "--why", "TEXT", "--by", "NAME")
+        click.echo(f"held: breaker `{safe(run.held_by)}` is open; after `{safe(close)}` the run is due again", err=True)

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ import click
 
 from stepward.validator.cli.models import FORMS, load_model, model_options
 from stepward.validator.cli.output import refuse_two_configurations, uses_color, write_output
+from stepward.validator.cli.printed import command
 from stepward.validator.cli.servers import (
     configured_servers,
     is_of_server,
@@ -44,16 +46,6 @@ ENDED_OTHERWISE, UNFINISHED, INTERRUPTED = 1, 4, 130
 """Exit statuses: a run ended, but not in SUCCESS; it has not ended; somebody stopped the command."""
 
 DEFAULT_JOURNAL: Final = "runs.db"
-REPEATED: Final = {
-    "tools": "--tools",
-    "model": "--model",
-    "model_options": "--model-options",
-    "prices": "--prices",
-    "cache": "--cache",
-    "key_file": "--key",
-    "config": "--config",
-}
-"""The options that a command about the same run needs as well."""
 FILE: Final = click.Path(path_type=Path)
 
 SENDING: Final = 5.0
@@ -156,7 +148,7 @@ def explained() -> Iterator[None]:
     except NoSuchRun as error:
         raise MachineError(str(error), "`stepward runs` lists them; `--journal` names another journal") from None
     except RunRefused as error:
-        help = "name the new run otherwise with `--run-id`" if str(error).startswith("run `") else ""
+        help = error.help or ("name the new run otherwise with `--run-id`" if str(error).startswith("run `") else "")
         if " breaks rule `" in str(error):
             help = "cancel it, or let it go on under policies that it has not broken"
         raise MachineError(str(error), help) from None
@@ -389,9 +381,12 @@ def history_of(journal: Journal, run: str, keys: Sequence[VerifyKey] = ()) -> Hi
     return found
 
 
-def print_run(run: Run, journal: Journal, options: dict[str, Any]) -> None:
-    """Print the trace of a run, its outcome, and what its user can do next."""
-    from stepward.validator.report.text import safe
+def print_run(run: Run, journal: Journal, options: dict[str, Any], known: int = 0) -> None:
+    """Print the trace of a run, its outcome, and what its user can do next.
+
+    The first `known` records are counted and not printed, unless nothing follows them. JSON has all.
+    """
+    from stepward.validator.report.text import counted, safe
     from stepward.validator.report.trace import render_outcome, render_trace, run_data, trace_data
 
     found = history_of(journal, run.id)
@@ -399,8 +394,13 @@ def print_run(run: Run, journal: Journal, options: dict[str, Any]) -> None:
         print_json({"version": 1, "run": run_data(run, found), "trace": trace_data(found)})
         return
     color = uses_color()
+    known = known if known < len(found.records) else 0
     text = f"run `{safe(run.id)}` of `{safe(run.program)}`\n\n"
-    text += f"{render_trace(found, color=color)}\n{render_outcome(run, found)}{''.join(_advice(run, found, options))}"
+    if known:
+        whole = command("runs", run.id, options=options)
+        text += f"{counted(known, 'record')} before, which `{safe(whole)}` shows; then:\n\n"
+    text += f"{render_trace(found, known, color=color)}\n{render_outcome(run, found)}"
+    text += "".join(_advice(run, found, options))
     click.echo(text, nl=False, color=color)
 
 
@@ -420,8 +420,8 @@ def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
         yield "\nthis run was in memory and is gone; with `--journal FILE` it could go on\n"
         return
     calls = {call.id: call for step in found.plan.steps for call in step.calls}
-    again = _again(options)
-    more = f"{_missing_means(found.plan, options)}{again}"
+    missing = _missing_means(found.plan, options)
+    recover = command("runs recover", run.id, *missing, options=options)
     for waits in run.suspensions:
         asks = "" if waits.request is None else f", and asks: {safe(to_json(waits.request))}"
         yield f"\n`{waits.step}` waits for somebody{asks}\n"
@@ -429,68 +429,43 @@ def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
         if call.returns is not None:
             yield f"  the answer must have this type: {safe(to_json(call.returns.to_data()))}\n"
         if waits.token:
-            command = f"stepward runs resume {shlex.quote(waits.token)} --payload JSON"
             before, after = _who(found, call.tool)
-            yield f"  resume: {command}{before}{more}{after}\n"
+            given = (waits.token, "--payload", "JSON", *before, *missing)
+            yield f"  resume: {command('runs resume', *given, options=options)}{after}\n"
     if run.status != "RUNNING" and run.due is not None:
         yield f"\nthe run waits until {moment(int(run.due * 1e6))}; then a worker takes it up, or you do:\n"
-        yield f"  stepward runs recover {shlex.quote(run.id)}{more}\n"
+        yield f"  {recover}\n"
     for doubt in run.doubts:
         yield f"\n`{doubt.place}` is in doubt: {safe(doubt.why)}\n"
         yield f"  look whether `{doubt.tool}` happened, under the idempotency key {doubt.key}, then say so:\n"
-        command = f"stepward runs reconcile {shlex.quote(run.id)} {shlex.quote(doubt.place)}"
+        reconcile = partial(command, "runs reconcile", run.id, doubt.place, options=options)
         before, after = _who(found, doubt.tool)
-        yield f"    it did:      {command} done --output JSON{before}{more}{after}\n"
-        yield f"    it did not:  {command} not-done{more}{_BY}\n"
-        yield f"    give up:     {command} abandon{again}{_BY}\n"
+        yield f"    it did:      {reconcile('done', '--output', 'JSON', *before, *missing)}{after}\n"
+        yield f"    it did not:  {reconcile('not-done', *missing)}{_BY}\n"
+        yield f"    give up:     {reconcile('abandon')}{_BY}\n"
     if run.status == "RUNNING":
         yield "\nsomebody drives this run; if nobody does any more, pick it up:\n"
-        yield f"  stepward runs recover {shlex.quote(run.id)}{more}\n"
+        yield f"  {recover}\n"
 
 
 _BY: Final = " [--by NAME]"
 """The option that says who acts, where it may be left out."""
 
 
-def _who(found: History, tool: str) -> tuple[str, str]:
-    """Return the option that says who settles a call: inside of a command if it may be required, else behind."""
+def _who(found: History, tool: str) -> tuple[tuple[str, ...], str]:
+    """Return the option that says who settles a call: among the arguments if it may be required, else behind all."""
     state = found.state
-    return (" --by NAME", "") if state.by or state.caller or tool in found.plan.four_eyes else ("", _BY)
+    is_asked = state.by or state.caller or tool in found.plan.four_eyes
+    return (("--by", "NAME"), "") if is_asked else ((), _BY)
 
 
-def _missing_means(plan: Plan, options: dict[str, Any]) -> str:
+def _missing_means(plan: Plan, options: dict[str, Any]) -> list[str]:
     """Return the options that are needed to go on with a program and are not given, with names to fill in."""
     calls = [call for step in plan.steps for call in step.calls]
     functions = [call for call in calls if not call.is_model and not is_of_server(call.tool, options)]
     needed = {"tools": bool(functions), "model": any(call.is_model for call in calls)}
-    words = {"tools": " --tools MODULE", "model": " --model NAME"}
-    return "".join(word for name, word in words.items() if needed[name] and options.get(name) is None)
-
-
-def _again(options: dict[str, Any]) -> str:
-    """Return the options that a command about the same run needs, without passwords."""
-    words = []
-    journal = options.get("journal")
-    if journal not in (None, DEFAULT_JOURNAL):
-        words += ["--journal", without_password(str(journal))]
-    for name, option in REPEATED.items():
-        if options.get(name) is not None:
-            words += [option, without_password(str(options[name]))]
-    for policy in options.get("policies") or ():
-        words += ["--policy", str(policy)]
-    for name, flag in (("isolated", "--isolated"), ("otel", "--otel"), ("otel_values", "--otel-values")):
-        words += [flag] if options.get(name) else []
-    return "".join(f" {shlex.quote(word)}" for word in words)
-
-
-def without_password(journal: str) -> str:
-    """Return the name of a journal as people may see it."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(journal) if "://" in journal else None
-    if parts is None or parts.password is None:
-        return journal
-    return journal.replace(f":{parts.password}@", "@", 1)
+    words = {"tools": ("--tools", "MODULE"), "model": ("--model", "NAME")}
+    return [word for name, pair in words.items() if needed[name] and options.get(name) is None for word in pair]
 
 
 def exit_status(*runs: Run) -> int:

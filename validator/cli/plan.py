@@ -6,11 +6,12 @@ import gc
 import sys
 from contextlib import closing, redirect_stdout
 from decimal import Decimal, InvalidOperation
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepward.validator.cli.continuing import continued, continuing, continuing_options
+from stepward.validator.cli.continuing import begun, continued, continuing, continuing_options
 from stepward.validator.cli.machine import (
     FILE,
     INTERRUPTED,
@@ -30,6 +31,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.models import FORMS
 from stepward.validator.cli.output import print_error, write_output
+from stepward.validator.cli.printed import GONE, command, say_interrupted
 from stepward.validator.cli.starting import require_starter
 from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
 from stepward.validator.result import AdvisedError
@@ -183,13 +185,17 @@ def _save(found: Planned, file: Path | None) -> None:
 
 
 def _planned(planner: Planner, task: str, asked: dict[str, Any], options: dict[str, Any]) -> Planned:
+    from stepward.validator.report.text import safe
+
+    if options["run_id"] is None:
+        options["run_id"] = f"run-{token_hex(16)}"
     try:
         with redirect_stdout(sys.stderr):  # output of an adapter is no part of the program
             return planner.plan_sync(task, name=options["name"], run_id=options["run_id"], by=options["by"], **asked)
     except KeyboardInterrupt:
-        if options["journal"] is not None:
-            again = "`stepward runs` lists the plan; the same command with its `--run-id` goes on with it"
-            click.echo(f"\ninterrupted: {again}", err=True)
+        again = command("plan", "--run-id", options["run_id"], task, options=options, repeats_all=True)
+        is_kept = options["journal"] is not None
+        click.echo(f"\ninterrupted: {f'`{safe(again)}` goes on with the plan' if is_kept else GONE}", err=True)
         sys.exit(INTERRUPTED)
 
 
@@ -233,8 +239,8 @@ def _run(
             return machine.run_sync(found.program, given, run_id=f"{found.run}-run", by=options["by"])
     except KeyboardInterrupt:
         machine.let_go()
-        if options["journal"] is not None:
-            click.echo("\ninterrupted: `stepward runs recover` goes on with the run", err=True)
+        own = f"{found.run}-run" if journal.head(f"{found.run}-run") is not None else None
+        say_interrupted(options, own if found.before is None else begun(journal, found.before))
         sys.exit(INTERRUPTED)
 
 

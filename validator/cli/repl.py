@@ -28,6 +28,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.models import FORMS
 from stepward.validator.cli.plan import money
+from stepward.validator.cli.printed import GONE, command
 from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
 
 if TYPE_CHECKING:
@@ -227,16 +228,17 @@ class _Place:
         self._show(self._waited(self._session.turn(text)))
 
     def _waited(self, work: Any) -> Any:
+        from stepward.validator.report.text import safe
+
         try:
             with redirect_stdout(sys.stderr):  # output of a tool is none of the session
                 return self._loop.run_until_complete(work)
         except KeyboardInterrupt:
             for machine in self._machines:
                 machine.let_go()  # the tool that was under way ends with this process
-            if self._options["journal"] is not None:
-                click.echo(
-                    "\ninterrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it", err=True
-                )
+            again = command("repl", "--session", self._session.name, options=self._options, repeats_all=True)
+            is_kept = self._options["journal"] is not None
+            click.echo(f"\ninterrupted: {f'`{safe(again)}` goes on with the session' if is_kept else GONE}", err=True)
             sys.exit(INTERRUPTED)
 
     def _show(self, answer: Answer) -> None:

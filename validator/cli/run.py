@@ -7,6 +7,7 @@ import sys
 from contextlib import closing, contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -14,6 +15,7 @@ import click
 from stepward.validator.cli.continuing import (
     READ,
     before_run,
+    begun,
     continued,
     continuing,
     continuing_options,
@@ -39,6 +41,7 @@ from stepward.validator.cli.machine import (
     print_run,
 )
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color
+from stepward.validator.cli.printed import say_interrupted
 from stepward.validator.cli.starting import require_starter
 
 if TYPE_CHECKING:
@@ -149,8 +152,9 @@ def run(file: Path, **options: Any) -> None:
                 _print_queued(queued, options)
                 return
             machine = means.machine(journal, policies)
-            start = partial(machine.run_sync, program, given, run_id=options["run_id"], by=options["by"])
-            run = _driven(machine, start, options)
+            name = f"run-{token_hex(16)}" if name is None else name
+            start = partial(machine.run_sync, program, given, run_id=name, by=options["by"])
+            run = _driven(machine, start, options, lambda: name if journal.head(name) is not None else None)
             print_run(run, journal, options)
             say_held(run)
     sys.exit(exit_status(run))
@@ -169,7 +173,8 @@ def _continue(file: Path, asked: Continuing, options: dict[str, Any], accepted: 
         means = load_means(options)
         means.require(plan)
         machine = means.machine(journal, policies)
-        run = _driven(machine, partial(continued, machine, before, program, reads, options["by"]), options)
+        start = partial(continued, machine, before, program, reads, options["by"])
+        run = _driven(machine, start, options, lambda: begun(journal, before))
         print_run(run, journal, options)
         say_held(run)
     sys.exit(exit_status(run))
@@ -192,16 +197,16 @@ def _print_queued(run: MachineRun, options: dict[str, Any]) -> None:
     click.echo(run.id)
 
 
-def _driven(machine: ExecutionVM, start: Callable[[], MachineRun], options: dict[str, Any]) -> MachineRun:
+def _driven(
+    machine: ExecutionVM, start: Callable[[], MachineRun], options: dict[str, Any], begun: Callable[[], str | None]
+) -> MachineRun:
+    """Start a run and drive it; after an interrupt, say how it goes on. `begun` names it once it is in the journal."""
     try:
         with redirect_stdout(sys.stderr):  # output of a tool is no part of the trace
             return start()
     except KeyboardInterrupt:
         machine.let_go()  # the tool that was under way ends with this process
-        if options["journal"] is not None:
-            click.echo(
-                "\ninterrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it", err=True
-            )
+        say_interrupted(options, begun())
         sys.exit(INTERRUPTED)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from contextlib import closing
@@ -23,6 +22,7 @@ from stepward.validator.cli.machine import (
     print_json,
 )
 from stepward.validator.cli.output import json_of, uses_color, write_output
+from stepward.validator.cli.printed import command
 from stepward.validator.cli.run_lists import filters, since
 
 if TYPE_CHECKING:
@@ -148,5 +148,5 @@ def follow(journal: Journal, run: str, *, as_json: bool, wait: Callable[[float],
         shown = len(found.records)
         if found.state.is_over:
             if not as_json:
-                click.echo(f"\n{found.state.status}; `stepward runs {shlex.quote(run)}` shows the whole")
+                click.echo(f"\n{found.state.status}; `{command('runs', run)}` shows the whole")
             return

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -37,7 +36,9 @@ from stepward.validator.cli.machine import (
     print_run,
 )
 from stepward.validator.cli.output import uses_color, write_output
+from stepward.validator.cli.printed import command, say_interrupted
 from stepward.validator.cli.pruning import prune
+from stepward.validator.cli.refused_tokens import refusal_explained
 from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.run_studies import diff, export, follow
 from stepward.validator.cli.signing import sign
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal, Row
     from stepward.vm.machine.execution import ExecutionVM
     from stepward.vm.machine.history import History
-    from stepward.vm.machine.keys import FrameName, Token
     from stepward.vm.machine.plan import CallPlan
     from stepward.vm.machine.run import Run
 
@@ -264,10 +264,10 @@ def resume(token: str, payload: str, **options: Any) -> None:
         value = value_of(payload, spec, "the payload")
 
         def act() -> Run:
-            with _refusal_explained(read, journal):
+            with refusal_explained(read, journal):
                 return machine.resume_sync(token, value, by=options["by"])
 
-        _act_and_print(machine, act, journal, options)
+        _act_and_print(found, machine, act, journal, options)
 
 
 @runs.command()
@@ -306,7 +306,7 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         said: Any = verdict.replace("-", "_")
         machine = means.machine(journal, load_policies(options))
         _act_and_print(
-            machine, lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options
+            found, machine, lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options
         )
 
 
@@ -328,15 +328,15 @@ def recover(run: str | None, **options: Any) -> None:
             means = load_means(options)
             machine = means.machine(journal, load_policies(options))
             if found.state.is_over:
-                _act_and_print(machine, lambda: machine.get_sync(run), journal, options)
+                _act_and_print(found, machine, lambda: machine.get_sync(run), journal, options)
             means.require(found.plan)
-            _act_and_print(machine, lambda: machine.recover_sync(run)[0], journal, options)
+            _act_and_print(found, machine, lambda: machine.recover_sync(run)[0], journal, options)
         return
     with explained(), closing(open_journal(options["journal"])) as journal:
         gc.enable()
         means = load_means(options)
         machine = means.machine(journal, load_policies(options))
-        with redirect_stdout(sys.stderr), _releasing_leases(machine):
+        with redirect_stdout(sys.stderr), _releasing_leases(machine, options):
             picked_up, failures = machine.recover_all_sync()
         names = dict.fromkeys(run.id for run in picked_up)
         _list([row for name in names if (row := journal.row(name)) is not None], options)
@@ -357,50 +357,11 @@ def _print_why_left(row: Row, means: Means, journal: Journal, refused: StepwardE
         means.require(history_of(journal, row.run).plan)
         why = f"somebody else drives it, or was killed; its lease ends in {max(0, round(row.expires - time.time()))} s"
         if row.expires > time.time() + LONGEST_LEASE:
-            command = f"stepward runs recover {shlex.quote(row.run)}"
-            why = f"its lease is of a clock that was wrong, or this one is; `{safe(command)}` passes it over"
+            one = command("runs recover", row.run)
+            why = f"its lease is of a clock that was wrong, or this one is; `{safe(one)}` passes it over"
     except MachineError as error:
         why = f"{error.message}; {error.help}"
     click.echo(f"left: run `{safe(row.run)}`: {why}", err=True)
-
-
-@contextmanager
-def _refusal_explained(token: Token, journal: Journal) -> Iterator[None]:
-    """Say why a run does not wait for a token. The machine tells nobody, but whoever reads the journal may know."""
-    from stepward.vm.machine.refusals import DeliveryRefused
-
-    try:
-        yield
-    except DeliveryRefused as error:
-        if not str(error).startswith("the token was used"):
-            raise
-        raise MachineError(*_why_idle(token, history_of(journal, token.run))) from None
-
-
-def _why_idle(token: Token, found: History) -> tuple[str, str]:
-    """Return why a run does not wait for a token, by its records, and what to do."""
-    from stepward.vm.machine.keys import shown
-
-    run, look = token.run, f"`stepward runs {shlex.quote(token.run)}` shows what the run waits for"
-    for record, happened in zip(found.records, found.events, strict=True):
-        if record.kind != "intent" or "token" not in record.note:
-            continue
-        call = step, visit, frame = _call(happened.body)
-        if record.note["token"] != token.digest(found.plan.digest, step, visit, frame):
-            continue
-        answered = any(one.kind == "resumed" and _call(one.body) == call for one in found.events)
-        name = shown(frame, step)
-        if answered:
-            return f"the token was used: `{name}` of run `{run}` has its answer", look
-        if found.state.is_over:
-            return f"the token is too late: run `{run}` ended as {found.state.status}", "start a new run"
-        return f"the token is not valid any more: `{name}` of run `{run}` does not wait for an answer", look
-    return f"the token is of another program, or misspelt: run `{run}` gave out no such token", look
-
-
-def _call(body: Mapping[str, Any]) -> tuple[str, int, FrameName]:
-    """Return the step, the visit and the frame of a call in an event."""
-    return body["step"], body["visit"], tuple(map(tuple, body.get("frame", ())))
 
 
 # -- ending ------------------------------------------------------------------------------------------------------------
@@ -419,9 +380,10 @@ def cancel(run: str, **options: Any) -> None:
 
     Exit status: 0 the run is CANCELLED, 1 it had ended in another way, 4 its driver still has to end it.
     """
-    with _opened_run(options, run) as (journal, _):
+    with _opened_run(options, run) as (journal, found):
         machine = load_means(options).machine(journal)
         _act_and_print(
+            found,
             machine,
             lambda: machine.cancel_sync(run, by=options["by"]),
             journal,
@@ -442,11 +404,12 @@ def erase(run: str, yes: bool, **options: Any) -> None:
 
     They can't be restored. An unfinished run is cancelled first.
     """
-    with _opened_run(options, run) as (journal, _):
+    with _opened_run(options, run) as (journal, found):
         if not yes:
             click.confirm(f"destroy every sensitive value of run `{run}` for ever?", abort=True, err=True)
         machine = load_means(options).machine(journal)
         _act_and_print(
+            found,
             machine,
             lambda: machine.erase_sync(run, by=options["by"]),
             journal,
@@ -474,25 +437,28 @@ def _opened_run(options: dict[str, Any], run: str) -> Iterator[tuple[Journal, Hi
 
 
 def _act_and_print(
+    found: History,
     machine: ExecutionVM,
     act: Callable[[], Run],
     journal: Journal,
     options: dict[str, Any],
     status: Callable[[Run], int] = exit_status,
 ) -> NoReturn:
-    """Act, print the run, and exit with its status."""
-    with redirect_stdout(sys.stderr), _releasing_leases(machine):  # output of a tool is no part of the trace
+    """Act, print what has come to the run that was `found`, and exit with its status."""
+    with redirect_stdout(sys.stderr), _releasing_leases(machine, options, found.run):  # what tools print is no trace
         run = act()
-    print_run(run, journal, options)
+    print_run(run, journal, options, len(found.records) if run.id == found.run else 0)
     say_held(run)
     sys.exit(status(run))
 
 
 @contextmanager
-def _releasing_leases(machine: ExecutionVM) -> Iterator[None]:
-    """Release the leases of a machine on an interrupt; a running tool ends with the process."""
+def _releasing_leases(machine: ExecutionVM, options: dict[str, Any], *run: str) -> Iterator[None]:
+    """Release the leases of a machine on an interrupt, and say how its runs go on; a tool ends with the process."""
     try:
         yield
     except KeyboardInterrupt:
         machine.let_go()
+        if "tools" in options:  # a command that ends a run can be given again
+            say_interrupted(options, *run)
         raise

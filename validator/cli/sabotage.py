@@ -11,6 +11,7 @@ import click
 
 from stepward.validator.cli.machine import print_json, print_report
 from stepward.validator.cli.output import json_of, progress_bar, refuse_two_configurations, uses_color
+from stepward.validator.cli.printed import command
 from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
 from stepward.validator.result import AdvisedError
 
@@ -141,7 +142,7 @@ def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]
     except DocumentError as error:
         for problem in error.problems:
             click.echo(f"error: `{error.name}`: {problem.message}", err=True)
-        raise AdvisedError(f"`{file}` can't be attacked", f"`stepward check {file}` says what to fix") from None
+        raise AdvisedError(f"`{file}` can't be attacked", f"`{command('check', file)}` says what to fix") from None
 
 
 def _refuse_left_out(options: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import click
 
 from stepward.validator.cli.machine import load_policies
 from stepward.validator.cli.output import json_of, write_output
+from stepward.validator.cli.printed import command
 from stepward.validator.cli.servers import configured_servers
 from stepward.validator.result import AdvisedError
 
@@ -79,7 +80,7 @@ def _confirmed(server: NamedServer, policies: Iterable[Policy]) -> set[str]:
     declared = {tool for policy in policies for tool in policy.tools or ()}
     confirmed = {tool.partition(".")[2] for tool in declared if tool.partition(".")[0] == server.name and "." in tool}
     if not confirmed:
-        help = f"`stepward manifest mcp:{server.name}` proposes a policy: correct it, and list it in `policies`"
+        help = f"`{command('manifest', f'mcp:{server.name}')}` proposes a policy: correct it, and list it in `policies`"
         raise AdvisedError(f"no policy states the facts of a tool of MCP server `{server.name}`", help)
     return confirmed
 

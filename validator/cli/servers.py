@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepward.validator.cli.printed import command
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def require_pinned(missing: Iterable[str], servers: Iterable[NamedServer]) -> No
     for tool in missing:
         server = tool.partition(".")[0]
         if server in names:
-            help = f"look at what it does, confirm its manifest, and pin it: `stepward manifest mcp:{server} --pin`"
+            pin = command("manifest", f"mcp:{server}", "--pin")
+            help = f"look at what it does, confirm its manifest, and pin it: `{pin}`"
             raise AdvisedError(f"tool `{tool}` is not pinned", help)
 
 
@@ -71,7 +73,7 @@ def require_confirmed(called: Iterable[str], policies: Collection[Policy], serve
     for tool in called:
         server = tool.partition(".")[0]
         if server in names and "." in tool and tool not in known:
-            help = f"`stepward manifest mcp:{server}` proposes a policy: correct it, and list it in `policies`"
+            help = f"`{command('manifest', f'mcp:{server}')}` proposes a policy: correct it, and list it in `policies`"
             raise AdvisedError(f"no policy states the facts of tool `{tool}`", help)
 
 

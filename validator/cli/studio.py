@@ -19,8 +19,8 @@ from stepward.validator.cli.machine import (
     load_policies,
     open_journal,
     policy_options,
-    without_password,
 )
+from stepward.validator.cli.printed import without_password
 
 if TYPE_CHECKING:
     from stepward.validator.review.programs import ProgramView

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import shlex
 import signal
 import sys
 import time
@@ -28,6 +27,7 @@ from stepward.validator.cli.machine import (
     open_journal,
     policy_options,
 )
+from stepward.validator.cli.printed import command
 
 if TYPE_CHECKING:
     from stepward.validator.cli.machine import Means
@@ -203,7 +203,7 @@ def _plans(folder: Path, options: dict[str, Any], policies: list[Policy]) -> lis
         except DocumentError as error:
             name, problem = shown_name(candidate.path), error.problems[0]
             message = f"`{name}` can't be run: {problem.code} {problem.message}"
-            raise MachineError(message, f"`stepward check {shlex.quote(name)}` says more") from None
+            raise MachineError(message, f"`{command('check', name)}` says more") from None
     if not plans:
         raise MachineError(f"there is no program in `{folder}`", "name the folder with the programs of the runs")
     return plans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -168,7 +169,7 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
         f"  = found by these attacks too: {', '.join(others)}" if others else "",
         "  = the smallest case:",
         *_case(script),
-        "" if file is None else f"  = help: replay it with `stepward sabotage --replay {file}`",
+        "" if file is None else f"  = help: replay it with `stepward sabotage --replay {shlex.quote(file)}`",
     ]
     return "".join(f"{safe(line)}\n" for line in lines if line)
 

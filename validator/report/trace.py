@@ -41,9 +41,10 @@ _WORDS: Final = {
 }
 
 
-def render_trace(found: History, *, color: bool = False) -> str:
-    """Return the table of a run's records."""
-    rows = [_row(record.seq, record.at, happened) for record, happened in zip(found.records, found.events, strict=True)]
+def render_trace(found: History, first: int = 0, *, color: bool = False) -> str:
+    """Return the table of a run's records from number `first` on."""
+    events = list(zip(found.records, found.events, strict=True))
+    rows = [_row(record.seq, record.at, happened) for record, happened in events[first:]]
     return render(_COLUMNS, rows, color=color)
 
 

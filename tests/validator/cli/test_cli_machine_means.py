@@ -190,10 +190,3 @@ def test_a_journal_in_postgresql(empty_postgres: str) -> None:
     assert stepward("runs", "--journal", url).stdout.endswith("\n1 run\n")
     assert stepward("verify", url, "r1").exit_code == 0
     assert stepward("replay", url, "r1").exit_code == 0
-
-
-def test_no_password_of_a_journal_is_printed() -> None:
-    from stepward.validator.cli.machine import _again
-
-    options = {"journal": "postgresql://me:hush@host/db", "tools": "my tools"}
-    assert _again(options) == " --journal postgresql://me@host/db --tools 'my tools'"

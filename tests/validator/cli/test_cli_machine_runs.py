@@ -158,7 +158,7 @@ def test_a_lease_of_a_clock_that_was_wrong_is_passed_over_by_naming_the_run() ->
     left = stepward("runs", "recover", *GIVEN)
     assert left.exit_code == 4
     assert "left: run `r1`: its lease is of a clock that was wrong" in left.stderr
-    assert "`stepward runs recover r1` passes it over" in left.stderr
+    assert f"`stepward runs recover r1 {' '.join(GIVEN)}` passes it over" in left.stderr
     assert "CANCELLED" in stepward("runs", "recover", "r1", *GIVEN).stdout, "the erasure had asked for it"
 
 
@@ -199,7 +199,8 @@ def test_an_interrupted_run_stays_in_the_journal() -> None:
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=20)
     assert (running.returncode, out) == (130, "")
-    assert "interrupted: `stepward runs` lists the run, `stepward runs recover` goes on with it" in err
+    again = f"stepward runs recover r1 {' '.join(GIVEN)}"
+    assert f"interrupted: `{again}` goes on with it" in err.replace(" --journal runs.db", "")
     assert stepward("runs", "recover", "r1", *GIVEN).exit_code == 4
 
 
