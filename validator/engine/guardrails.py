@@ -41,6 +41,7 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, clear_at_home
+from stepward.validator.analysis.repeats import repeat_words
 from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.vacuity import is_misspelt, vacuous
 from stepward.validator.engine.proofs import Proofs
@@ -425,10 +426,9 @@ class _Judge:
         calls = (site.call for site in self.facts.meaning.calls if site.step == number)
         if kind == "retried" and any(call.retry is not None for call in calls):
             help = help.replace("`on_error: retry`", "`retry`")
-        first = self._performed_before(number, evidence) if isinstance(rule, AtMostOnce) and kind != "retried" else ""
-        if first:
-            message = f"`{step}` can repeat in one run what `{first}` has done"
-            help = f"keep only one of `{first}` and `{step}` on this path"
+        if isinstance(rule, AtMostOnce) and kind != "retried" and not rule.already:
+            alike = {self.flow.steps[hit.step].id for one in protected(rule) for hit in self._hits(one)}
+            message, help = repeat_words(self.facts, self.origin, self.owner, number, evidence.path, alike)
         if code == "SW401":
             monitor = RuleMonitor(self.analyses, bound(rule, self.facts.meaning, self.facts.hits))
             avoiding = avoiding_transition(monitor, self.analyses, evidence.path)
@@ -455,12 +455,6 @@ class _Judge:
             return step.id
         hits = [hit.part.id for hit in self._hits(rule.protects) if hit.step == number]
         return hits[0] if len(hits) == 1 else step.id
-
-    def _performed_before(self, number: int, evidence: Evidence) -> str:
-        """Return the other step of a path that performs what a step performs again, or an empty text."""
-        steps = {self.flow.steps[hit.step].id for one in protected(self.rule) for hit in self._hits(one)}
-        before = [move.step for move in evidence.path[:-1] if move.step in steps]
-        return before[0] if before and before[0] != self.flow.steps[number].id else ""
 
     def _outcome(self, code: str, message: str, help: str, number: int, evidence: Evidence) -> Outcome:
         """Return the outcome to report for the rule at a step."""

@@ -55,6 +55,8 @@ NOT_MECHANICAL = {
     r"^route the run around": "where else control goes is a decision",
     r"^route this ending through": "likewise",
     r"^let a run reach it only once": "which way stays is a decision",
+    r"^take it out of the loop": "whether it belongs there is one, too",
+    r"^let one item alone reach it": "and so is which item may",
     r"^put the two on separate branches": "which branches",
     r"^check again after the assignment": "where",
     r"^if this path can happen, fix it": "whether it can, only the author knows",
