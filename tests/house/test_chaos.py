@@ -92,6 +92,7 @@ PATCHES: list[tuple[str, Callable[[pytest.MonkeyPatch], None], int]] = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "weaken", "count"), PATCHES, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_machine_without_a_defence_shows_in_the_table(
     monkeypatch: pytest.MonkeyPatch, name: str, weaken: Callable[[pytest.MonkeyPatch], None], count: int

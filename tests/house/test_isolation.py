@@ -110,6 +110,7 @@ BROKEN_RULES: Final = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("rule", "after"), BROKEN_RULES, ids=lambda one: getattr(one, "code", str(one)))
 def test_an_error_in_a_rule_costs_what_that_rule_had_still_to_find(
     rule: Any, after: int, monkeypatch: pytest.MonkeyPatch
@@ -168,6 +169,7 @@ PROPERTIES: Final = (
 """Where a rule or the judging of a property may break."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("target", "error"),
     [(target, ERRORS[0]) for target in PROPERTIES]
@@ -305,6 +307,7 @@ def run(*options: str) -> Result:
     return CliRunner().invoke(main, ["check", "--output-format", "json", *options])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", FILES)
 @pytest.mark.parametrize("cached", [True, False])
 def test_an_error_in_one_file_costs_what_is_left_of_that_file(

@@ -61,6 +61,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     return Reader(tmp_path)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_drawn", "warm")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -6,11 +6,14 @@ import fnmatch
 import subprocess
 import sys
 import tomllib
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import quick
+import sizes
 from quick import ROOT, TESTS, files_of_tests, importers, needed, read_rooms, select
 
 
@@ -100,3 +103,33 @@ def test_rooms_are_named_by_a_part_of_their_path() -> None:
     missing = listed("cellar")
     assert missing.returncode == 2
     assert "there is no room `cellar`; the rooms are ., benchmarks" in missing.stderr
+
+
+@pytest.mark.parametrize("one_in", [2, 3, 4])
+def test_what_is_tried_by_day_has_each_value_of_each_factor(one_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "MANY", False)
+    for lengths in product(range(2, 10), repeat=3):
+        chosen = sizes.by_day(product(*map(range, lengths)), one_in)
+        assert chosen[0] == (0, 0, 0)
+        for factor, length in enumerate(lengths):
+            assert len(chosen) < 4 * length or len({case[factor] for case in chosen}) == length, lengths
+    monkeypatch.setattr(sizes, "MANY", True)
+    assert sizes.by_day("abcdefg", one_in) == list("abcdefg")
+
+
+def test_the_mark_leaves_by_day_one_in_so_many_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = {"thinned": {"one_in": pytest.mark.one_in(3)}, "plain": {}}
+    items = [
+        SimpleNamespace(nodeid=f"test_a.py::{name}[{number}]", get_closest_marker=marks[name].get)
+        for number in range(9)
+        for name in marks
+    ]
+    monkeypatch.setattr(sizes, "MANY", False)
+    kept, left = sizes.parted_by_day(items)
+    assert [one.nodeid for one in kept if "plain" not in one.nodeid] == [
+        f"test_a.py::thinned[{n}]" for n in (0, 2, 5, 7)
+    ]
+    assert len(left) == 5
+    assert all("thinned" in one.nodeid for one in left)
+    monkeypatch.setattr(sizes, "MANY", True)
+    assert sizes.parted_by_day(items) == (items, [])

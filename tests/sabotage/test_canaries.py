@@ -1,6 +1,7 @@
 """The campaign is itself tested: a machine without one defence is breached within the default budget, each of them.
 
-`STEPWARD_CANARIES=bit-flip-in-record` plays only the canaries of that attack, or the one of that name.
+By day one canary of each attack is played, and each third of the others. `STEPWARD_CANARIES=bit-flip-in-record` plays
+all canaries of that attack, or the one of that name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 from canaries import SOONER, Canary, canaries
 from paths import SUPPORT
 from silent_checks import checks, fired
-from sizes import MANY, size
+from sizes import MANY, by_day, size
 from stepward.sabotage.attacks import drawn, recorded
 from stepward.sabotage.campaigns.script import Script
 from stepward.sabotage.registry import ATTACK_BY_NAME, attacks_in
@@ -24,7 +25,9 @@ from stepward.vm.values import freeze
 
 ALL = canaries()
 WANTED = os.environ.get("STEPWARD_CANARIES")
-PLAYED = [canary for canary in ALL if WANTED in (None, canary.attack, canary.name)]
+OF_ATTACKS = list({canary.attack: canary for canary in reversed(ALL)}.values())[::-1]
+CHOSEN = (*OF_ATTACKS, *by_day((canary for canary in ALL if canary not in OF_ATTACKS), 3))
+PLAYED = [canary for canary in ALL if WANTED in (canary.attack, canary.name)] if WANTED else CHOSEN
 assert PLAYED, f"there is no canary or attack `{WANTED}`"
 
 CHUNK = 100
@@ -35,14 +38,13 @@ WHOLE = list(
     {
         repr((canary.attack, canary.program, canary.policies) if MANY else canary.attack): canary for canary in PLAYED
     }.values()
-)[:: size(4, 1)]
+)[:: size(8, 1)]
 """Canaries that differ in what they attack: on the whole machine the others would be the same campaign. By day one for
-each fourth attack: the replay of its breach, and `test_the_machine_of_a_new_project_holds` with more programs, ask of
+each eighth attack: the replay of its breach, and `test_the_machine_of_a_new_project_holds` with more programs, ask of
 every attack whether it alarms without a cause."""
 
-OF_ATTACKS = list({canary.attack: canary for canary in PLAYED}.values())
-REPLAYED = {canary.name for canary in (PLAYED if MANY else OF_ATTACKS[::3])}
-"""Canaries whose breaches another process replays: by day one for each third attack."""
+REPLAYED = {canary.name for canary in (PLAYED if WANTED or MANY else OF_ATTACKS[::6])}
+"""Canaries whose breaches another process replays: by day one for each sixth attack."""
 
 MOST_SILENT = 158
 """The single checks of attacks that no canary makes go off, at most: 153 of 241; by night other seeds find others."""

@@ -101,6 +101,7 @@ MISTAKES = [
 """Mistakes, each with a program not long before the first one that shows it."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "first"), MISTAKES)
 def test_a_planted_mistake_is_found(mistake: Any, first: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,7 @@ def writes_where_nothing_is(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(apply, "NOWHERE", NOWHERE - 1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake", [takes_any_argument, takes_any_output, keeps_the_inputs, keeps_the_variables, writes_where_nothing_is]

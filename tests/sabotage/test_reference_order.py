@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
 
+from sizes import asked_for
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import lockstep
 
 CHUNK = 40
-CHUNKS = max(1, int(os.environ.get("STEPWARD_ORDER_LOCKSTEP", "80")) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_ORDER_LOCKSTEP", 40, 80) // CHUNK)
 
 
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 1)) for n in range(CHUNKS)])

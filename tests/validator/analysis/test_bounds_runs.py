@@ -37,7 +37,7 @@ def sample() -> list[Data]:
     """Random programs without guardrails, which would end runs sooner."""
     found: list[Data] = []
 
-    @settings(COMMON, max_examples=size(150, 300))
+    @settings(COMMON, max_examples=size(75, 300))
     @given(programs())
     def draw(data: Data) -> None:
         found.append(longer(data, random.Random(len(found))) | {"guardrails": []})
@@ -175,8 +175,8 @@ def attain(sample: list[Data], most: int = 300) -> Counter[str]:
 
 def test_some_run_attains_the_bounds_of_a_program_in_which_they_are_exact(sample: list[Data]) -> None:
     seen = attain(sample)
-    assert seen["by all runs"] > size(20, 40), seen
-    assert seen["by all runs, loops"] > size(20, 40), seen
+    assert seen["by all runs"] > size(8, 40), seen
+    assert seen["by all runs, loops"] > size(8, 40), seen
     assert seen["left open"] < 5, seen
 
 
@@ -223,6 +223,7 @@ TOO_MUCH: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", TOO_LITTLE)
 def test_bounds_that_are_too_low_are_caught(monkeypatch: pytest.MonkeyPatch, sample: list[Data], name: str) -> None:
     monkeypatch.setattr(*TOO_LITTLE[name])

@@ -14,7 +14,7 @@ from stepward.validator.analysis import not_null
 from stepward.validator.analysis.assignment import Effect
 from stepward.vm import Program
 
-SIZE: Final = asked_for("STEPWARD_NARROWING", 14, 60)
+SIZE: Final = asked_for("STEPWARD_NARROWING", 8, 60)
 RUNS: Final = 12
 
 CARD: Final = {"type": ["object", "null"], "properties": {"no": {"type": "string"}}, "required": ["no"]}

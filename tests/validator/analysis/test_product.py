@@ -12,6 +12,7 @@ import pytest
 
 from bodied_programs import bodied_program
 from paths import ROOT
+from sizes import size
 from small_programs import small_program
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -30,7 +31,7 @@ from stepward.vm.language.automata import AtMostOnceAutomaton
 from stepward.vm.language.guardrails import Never, ToolSelector, protected
 from stepward.vm.language.selectors import matches
 
-SEEDS = range(-12, 150)
+SEEDS = range(-12, size(60, 150))
 
 
 class Watchful:
@@ -141,8 +142,8 @@ def test_loops_that_end_before_a_second_round_do_not_count(monkeypatch: pytest.M
 
 def test_a_search_that_is_not_begun_would_not_end() -> None:
     polling = next(one for one in TWINS if one.name == "polling loops")
-    for size, is_begun in ((12, True), (60, False)):
-        context = Context(Program.from_dict(polling.program(size, breaks=True)))
+    for steps, is_begun in ((12, True), (60, False)):
+        context = Context(Program.from_dict(polling.program(steps, breaks=True)))
         ((rule, _),) = context.facts.meaning.rules
         possible = context.analyses.transitions.possible
         counts, limit = counting._Counting(context.facts.flow, monitor_of(rule, context.analyses)), MAX_COUNTED_PAIRS
@@ -152,7 +153,7 @@ def test_a_search_that_is_not_begun_would_not_end() -> None:
 
 def body_rules() -> Iterator[tuple[int | None, Exploration]]:
     """Yield for each rule of a body what is found in the body alone, and the search of the whole program."""
-    for seed in range(60):
+    for seed in range(size(30, 60)):
         context = Context(Program.from_dict(bodied_program(seed)))
         flow, possible = context.facts.flow, context.analyses.transitions.possible
         for rule, owner in context.facts.meaning.body_rules:
@@ -163,7 +164,7 @@ def body_rules() -> Iterator[tuple[int | None, Exploration]]:
 def test_what_is_clear_in_a_body_is_clear_in_the_whole_program() -> None:
     found = list(body_rules())
     assert not any(whole.bad for clear, whole in found if clear is not None)
-    assert sum(clear is not None for clear, _ in found) > 10
+    assert sum(clear is not None for clear, _ in found) > size(5, 10)
     assert sum(clear is None and not whole.bad for clear, whole in found) < len(found) // 4
 
 

@@ -85,6 +85,7 @@ PROVED, VIOLATED = (Verdict.PROVED, True), (Verdict.VIOLATED, True)
 BUILT = {"id": "$s", "n": "$x", "who": {"name": "$s", "age": 1}}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("put", "when", "guard", "expected"),
     [

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -14,13 +13,13 @@ import pytest
 from bodied_programs import bodied_program
 from brute_force import truth
 from comparing import checked, checked_with_dead, compare
-from sizes import size
+from sizes import asked_for, size
 from small_runs import contradictions
 from stepward.validator import Verdict
 from stepward.validator.findings import Evidence, Property
 
 CHUNK = 5
-CHUNKS = max(1, int(os.environ.get("STEPWARD_BODIED", "10")) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_BODIED", 5, 10) // CHUNK)
 
 
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 1)) for n in range(CHUNKS)])

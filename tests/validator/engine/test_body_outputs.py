@@ -131,6 +131,7 @@ def program(given: str, use: str, reader: str) -> Data:
     }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("use", USES)
 def test_no_run_fails_at_an_operator_that_passes_the_gate(use: str) -> None:
     """By day each reader reads every second value, and the next reader the others."""
@@ -184,6 +185,7 @@ def ruled(given: str, use: str, reader: str) -> Data:
     }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("chunk", range(5))
 def test_what_is_proved_holds_although_nothing_holds_the_value_to_a_type(chunk: int) -> None:
     """A run of a program with such an error ends there, or goes on: no run breaks a rule that is called proved."""

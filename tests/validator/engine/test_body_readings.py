@@ -97,6 +97,7 @@ def unsaid(reading: str, place: str, way: str) -> bool | None:
     return any(is_undefined(bench) for _, bench in runs(made))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("place", PLACES)
 def test_no_run_finds_undefined_what_the_check_says_nothing_of(place: str) -> None:
     found = {(reading, way): unsaid(reading, place, way) for reading in READINGS for way in WAYS}
@@ -126,6 +127,7 @@ HANDLING: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ends", [None, "any", "success"])
 @pytest.mark.parametrize("least", [0, 1])
 def test_what_follows_a_for_each_step_is_decided_as_runs_have_it(ends: str | None, least: int) -> None:

@@ -25,7 +25,7 @@ from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.tools import ToolError
 
 CHUNK = 10
-CHUNKS = max(1, asked_for("STEPWARD_BRANCHED", 20, 400) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_BRANCHED", 10, 400) // CHUNK)
 RUNS = 8
 KINDS = ("requires", "at_most_once", "exclusive", "never", "followed_by")
 

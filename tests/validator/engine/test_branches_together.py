@@ -115,6 +115,7 @@ def judged(place: str, kind: str, question: str, *, may_lack: bool) -> tuple[Pro
     return found, result
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("place", "asked", "may_lack"), CASES if MANY else CASES[::BY_DAY])
 def test_a_rule_on_the_output_of_a_branch_is_decided_at_each_place(
     place: str, asked: tuple[str, str], may_lack: bool

@@ -95,6 +95,7 @@ def test_what_is_proved_and_what_is_violated(
 QUESTIONS = ("$t == 'a'", "$t contains 'b'", "len($t) > 1", "$t in ['a', 'ab']", "$t starts_with 'a'")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", range(len(FORMS) + len(PATH_FORMS)))
 def test_every_form_agrees_with_the_enumeration(number: int) -> None:
     chance, form = Random(f"forms/{number}"), (*FORMS, *PATH_FORMS)[number]
@@ -104,6 +105,7 @@ def test_every_form_agrees_with_the_enumeration(number: int) -> None:
         agrees(program(list(form.assigned), when, guard))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", range(len(TEXT_FORMS) + len(TEXT_PATHS)))
 def test_every_form_of_a_text_agrees_with_the_enumeration(number: int) -> None:
     assigned, question = (*TEXT_FORMS, *TEXT_PATHS)[number]

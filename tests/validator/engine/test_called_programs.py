@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from bodies_judge import BodiesJudge
 from brute_force import truth
 from called_programs import as_items, called_program, flat_text
 from comparing import checked_with_dead, compare
+from sizes import asked_for
 from small_runs import all_runs
 from stepward.validator import ProgramValidator, Report, Verdict, validator
 from stepward.validator.called_findings import in_called_programs
@@ -27,7 +27,7 @@ from stepward.vm.expressions.inner_names import JOINT
 from stepward.vm.language import programs
 
 CHUNK = 5
-CHUNKS = max(1, int(os.environ.get("STEPWARD_CALLED", "10")) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_CALLED", 5, 10) // CHUNK)
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ LOST = ("SW101", "SW106", "SW109")
 # -- what the engine proves is accepted --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", GOOD[:: size(3, 1)], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", GOOD[:: size(6, 1)], ids=lambda path: path.stem)
 def test_every_proof_of_the_examples_is_accepted(path: Path) -> None:
     found = [recheck_data(data) for data in proofs(Program.load(path))]
     assert found
@@ -42,7 +42,7 @@ def test_every_proof_of_the_examples_is_accepted(path: Path) -> None:
 def test_what_is_proved_of_programs_that_are_wrong_elsewhere_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
     count = 0
-    for path in BAD[:: size(2, 1)]:
+    for path in BAD[:: size(6, 1)]:
         try:
             program = Program.load(path)
         except DocumentError:
@@ -52,7 +52,7 @@ def test_what_is_proved_of_programs_that_are_wrong_elsewhere_is_accepted(monkeyp
         for data in proofs(program):
             assert recheck_data(data).why_not == "", path
             count += 1
-    assert count > size(30, 60)
+    assert count > size(10, 60)
 
 
 def test_a_program_that_does_not_say_where_control_goes_has_none_and_that_is_said(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_program_that_does_not_say_where_control_goes_has_none_and_that_is_sai
         assert list((tmp_path / "proofs").iterdir()) == []
 
 
-CERTIFIED = size(50, 120)
+CERTIFIED = size(25, 120)
 """Small programs whose proofs are written down and read again; those of many more are checked in their run."""
 RARE = [SEEDS[kind] for kind in ("states", "budget", "formula")]
 
@@ -90,7 +90,7 @@ def test_every_proof_of_small_programs_is_accepted() -> None:
 @pytest.mark.parametrize("layer", ["explicit search", "block formula"])
 def test_every_layer_alone_gives_certificates(monkeypatch: pytest.MonkeyPatch, layer: str) -> None:
     only(monkeypatch, layer)
-    kinds = all_accepted(range(size(20, 40)))
+    kinds = all_accepted(range(size(10, 40)))
     assert kinds & {"states", "formula"}
 
 

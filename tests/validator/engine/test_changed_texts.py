@@ -32,6 +32,7 @@ def after(calls: tuple[FunctionName, ...], text: str) -> str:
     return text
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("calls", CALLS, ids=" ".join)
 def test_a_question_about_a_changed_text_is_one_about_the_text(calls: tuple[FunctionName, ...]) -> None:
     chance = Random("".join(calls))
@@ -48,6 +49,7 @@ def test_a_question_about_a_changed_text_is_one_about_the_text(calls: tuple[Func
                     assert said == [rows[text], not rows[text]], (word, text)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("calls", CALLS, ids=" ".join)
 def test_a_pattern_in_a_changed_text_is_one_in_the_text(calls: tuple[FunctionName, ...]) -> None:
     for pattern in PATTERNS:
@@ -65,6 +67,7 @@ def test_a_pattern_in_a_changed_text_is_one_in_the_text(calls: tuple[FunctionNam
 NULLABLE = ["string", "null"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("spec", [{}, {"maxLength": 9}, {"minLength": 1}, {"pattern": "^[a-zA-Z ]+$"}], ids=str)
 @pytest.mark.parametrize(
     ("when", "happens"),

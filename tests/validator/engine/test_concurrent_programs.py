@@ -19,7 +19,7 @@ from stepward.vm import Program, ProgramError
 from stepward.vm.machine.plan import Plan
 
 CHUNK = 10
-CHUNKS = max(1, asked_for("STEPWARD_CONCURRENT", 20, 250) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_CONCURRENT", 10, 250) // CHUNK)
 KINDS = ("requires", "at_most_once", "exclusive", "never", "followed_by")
 
 

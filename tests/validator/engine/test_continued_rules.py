@@ -101,6 +101,7 @@ def forgets_in_the_second_checker(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(second.RequiresWatcher, "start", lambda self: (0,) * len(self.guards))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "mistake",
     [forgets_in_the_automata, knows_no_earlier_reads, takes_the_short_cut, forgets_in_the_second_checker],

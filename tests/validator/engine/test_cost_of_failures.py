@@ -71,7 +71,7 @@ def program(call: dict[str, Any], most: int, *, in_call: bool) -> dict[str, Any]
 @pytest.mark.parametrize("in_call", [False, True], ids=["outside", "in an item"])
 def test_a_violation_behind_a_failure_is_one_within_the_budget(in_call: bool) -> None:
     wrong = []
-    for name, call in islice(calls(), size(in_call, 0), None, size(3, 1)):
+    for name, call in islice(calls(), size(in_call, 0), None, size(6, 1)):
         for most in range(1, 8):
             data = program(call, most, in_call=in_call)
             report = ProgramValidator(Program.from_dict(data)).validate()

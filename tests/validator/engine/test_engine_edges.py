@@ -85,6 +85,7 @@ OTHERS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("returns", [REPLY, None])

@@ -120,6 +120,7 @@ def verdict_of(made: Program) -> Property:
     return next(one for one in report.properties if one.rule == "r")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("way", "place", "condition", "due"), CASES)
 def test_the_errors_of_items_are_decided(way: dict[str, Any], place: str, condition: str, due: Verdict) -> None:
     made = program(way, place, condition)
@@ -152,6 +153,7 @@ NAMES_OF |= {"no branch": "Uncovered", "visits": "Visits"}
 """The errors of their items; other bodies end with those of a tool."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize(
     "way", [SKIPPED, SKIPPED | AT_ONCE, SKIPPED | WRITTEN], ids=["one by one", "at once", "written"]

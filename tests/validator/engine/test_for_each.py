@@ -98,6 +98,7 @@ def test_items_that_need_different_values_have_them_in_a_witness() -> None:
     assert found.evidence.witness.inputs["l"] == (7, 9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("good", "code", "bad"),
     [

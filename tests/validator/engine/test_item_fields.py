@@ -104,6 +104,7 @@ BY_DAY = 11
 """Of so many cases one is tried by day; the number is prime to those of places and questions, so that each is met."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("place", "asked", "is_required"), CASES if MANY else CASES[::BY_DAY])
 def test_a_rule_on_a_field_is_decided_at_each_place(place: str, asked: tuple[str, str], is_required: bool) -> None:
     kind, question = asked
@@ -148,6 +149,7 @@ WRITTEN_CASES = [
 """By day one of five is tried: five has no factor in common with the number of ways, so that each is met."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("how", "number", "question"), WRITTEN_CASES if MANY else WRITTEN_CASES[::5])
 def test_an_item_of_a_list_that_is_written_down_is_one_of_it(how: str, number: int, question: str) -> None:
     items, asked = WRITTEN[number]

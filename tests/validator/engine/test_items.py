@@ -63,6 +63,7 @@ def verdict(asked: Program) -> tuple[Verdict, bool]:
 PROVED, VIOLATED = (Verdict.PROVED, True), (Verdict.VIOLATED, True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
     ("guard", "expected"),
@@ -89,6 +90,7 @@ def test_an_item_of_texts(source: str, guard: str, expected: tuple[Verdict, bool
     assert verdict(program(guard, FIRST, source=source)) == expected
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
     ("guard", "expected"),

@@ -35,6 +35,7 @@ def verdict_of(spec: dict[str, Any], when: str, *, by_tool: bool = False) -> Ver
     return found.verdict
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("by_tool", [False, True])
 @pytest.mark.parametrize(
     ("spec", "when", "verdict"),
@@ -75,6 +76,7 @@ def test_the_verdict(spec: dict[str, Any], when: str, verdict: Verdict, *, by_to
 TEXT: dict[str, Any] = {"type": "string"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("by_tool", [False, True])
 @pytest.mark.parametrize(
     ("spec", "when", "verdict"),

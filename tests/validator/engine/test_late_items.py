@@ -76,6 +76,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Step], Verdict]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_late_item_decides(name: str) -> None:
     each, items, body, due = CASES[name]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -15,12 +14,13 @@ from brute_force import truth
 from brute_order import before_of, orders, outcomes
 from comparing import checked_with_dead, compare
 from ordered_programs import ordered_program
+from sizes import asked_for
 from small_runs import contradictions
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.vm import Program
 
 CHUNK = 10
-CHUNKS = max(1, int(os.environ.get("STEPWARD_ORDERED", "20")) // CHUNK)
+CHUNKS = max(1, asked_for("STEPWARD_ORDERED", 10, 20) // CHUNK)
 
 TOOLS: dict[str, Any] = {
     "approve": {"effect": "none", "suspends": True, "returns": {"type": "boolean"}},

@@ -168,6 +168,7 @@ def program(body: str, start: str, on_item_error: str) -> dict[str, Any]:
 VARIANTS = [(body, start, how) for body in BODIES for start in STARTS for how in ("skip", "fail")]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("body", "start", "how"), VARIANTS if MANY else VARIANTS[::11])
 def test_what_relations_prove_of_programs_is_true(
     body: str, start: str, how: str, monkeypatch: pytest.MonkeyPatch

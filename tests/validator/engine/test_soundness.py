@@ -178,13 +178,13 @@ def search(examples: int, start: int) -> None:
     run()
 
 
-@settings(max_examples=size(50, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(25, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.integers(0, 1_000))
 def test_no_walk_meets_what_the_checker_did_not_say(data: dict[str, Any], seed: int) -> None:
     assert_nothing_missed(data, seed)
 
 
-@settings(max_examples=size(50, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(25, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_a_violation_happens_when_its_path_is_followed(data: dict[str, Any]) -> None:
     assert_every_violation_happens(data)
@@ -239,6 +239,7 @@ def visits_never_run_out(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("break_it", "start"),

@@ -10,6 +10,7 @@ import pytest
 
 from called_programs import called_program
 from paths import ROOT
+from sizes import size
 from small_programs import small_program
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -54,6 +55,7 @@ def the_violation(report: Report) -> Finding:
     return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins.name)
 @pytest.mark.parametrize("size", [60, 300])
 def test_conditions_that_a_rule_does_not_hang_on_cost_no_runs(twins: Twins, size: int, runs: list[int]) -> None:
@@ -95,11 +97,11 @@ def shown(moves: tuple[Leaving, ...]) -> list[object]:
 
 
 def test_the_moves_after_which_a_run_goes_on_are_those_of_all_moves() -> None:
-    made = [Program.from_dict(small_program(seed)) for seed in range(60)]
-    made += [Program.from_dict(called_program(seed)) for seed in range(20)]
+    made = [Program.from_dict(small_program(seed)) for seed in range(size(30, 60))]
+    made += [Program.from_dict(called_program(seed)) for seed in range(size(10, 20))]
     pairs = [pair for program in made for pair in moves_of(program)]
     assert all(shown(onward) == shown(tuple(one for one in all_ if one.transition.to >= 0)) for all_, onward in pairs)
-    assert sum(len(onward) < len(all_) for all_, onward in pairs) > 100
+    assert sum(len(onward) < len(all_) for all_, onward in pairs) > size(40, 100)
 
 
 def test_without_a_walk_the_branches_beside_are_guessed(monkeypatch: pytest.MonkeyPatch, runs: list[int]) -> None:

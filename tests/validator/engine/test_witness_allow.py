@@ -50,6 +50,7 @@ LISTS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("more", [False, True], ids=["one policy", "two policies"])
 @pytest.mark.parametrize("allow", LISTS.values(), ids=LISTS)
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)

@@ -14,6 +14,7 @@ from caches import POLICY, entries, put_programs
 from commands import CLEAN, check, put
 from layers import impatient
 from paths import PROGRAMS
+from sizes import size
 from stepward.validator.findings import Report
 from stepward.validator.report import FORMATS
 from stepward.vm import Policy
@@ -63,9 +64,11 @@ def test_every_format_says_the_same_from_the_cache(
     unknown = {Path(one["file"]).name for one in properties if one["verdict"] == "unknown"}
     assert bool(unknown) == (codes is None)
     all_options = [f"--output-format={name}" for name in FORMATS] + ["--statistics"]
-    # The other formats tell what these three are made from.
+    # The other formats tell what these three are made from, and by day the first of them.
     for options in (
-        all_options if codes is not None else [f"--output-format={name}" for name in ("full", "sarif", "json")]
+        all_options
+        if codes is not None
+        else [f"--output-format={name}" for name in ("json", "full", "sarif")[: size(1, 3)]]
     ):
         without = check(options, "--no-cache")
         cold = check(options)

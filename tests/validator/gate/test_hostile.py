@@ -51,6 +51,7 @@ def codes(report: Report) -> set[str]:
 # -- hostile programs --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("one", HOSTILE, ids=lambda one: one.name)
 def test_a_small_hostile_program_is_a_program_like_others(one: Hostile) -> None:
     try:
@@ -63,6 +64,7 @@ def test_a_small_hostile_program_is_a_program_like_others(one: Hostile) -> None:
     assert not {"SW006", "SW106"} & codes(report), "it is not judged at all"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

@@ -150,6 +150,7 @@ HOSTILE: Final[dict[str, tuple[str, str, Callable[[], str | bytes]]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_file_is_refused_soon_and_in_words(case: str, load_in_child: Load, tmp_path: Path) -> None:
@@ -201,6 +202,7 @@ def nested(levels: int) -> Any:
     return value
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "field",
     [
@@ -244,7 +246,7 @@ def test_a_type_that_is_too_deep_is_refused(key: str) -> None:
 
 # -- large, and right -----------------------------------------------------------------------------------------------
 
-LARGE: Final = size(20_000, 100_000)
+LARGE: Final = size(8_000, 100_000)
 """The usual number of steps."""
 
 
@@ -298,6 +300,7 @@ def test_a_large_program_has_a_flow(build: Callable[[], dict[str, Any]], count: 
     assert sum(map(len, flow.successors)) == sum(map(len, flow.predecessors))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [chain, ladder, long_condition, wide_parallel])
 def test_a_large_program_is_loaded_from_both_formats(build: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
@@ -308,6 +311,7 @@ def test_a_large_program_is_loaded_from_both_formats(build: Callable[[], dict[st
         assert Program.load(path) == program
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [chain, ladder, wide_parallel])
 def test_a_large_program_of_json_loads_in_little_memory(

@@ -480,7 +480,7 @@ def mutated(choose: Random) -> str:
 def test_any_reply_has_an_answer_and_what_is_accepted_keeps_every_rule() -> None:
     shop = planner(ScriptedModel({})).brief(TASK, inputs=ORDER)
     choose, accepted = Random(22), 0
-    for _ in range(size(120, 3000)):
+    for _ in range(size(60, 3000)):
         reply = mutated(choose)
         verdict = asyncio.run(verdict_on(shop, reply, partial(judged, shop)))
         assert verdict.answer

@@ -115,6 +115,7 @@ def is_ruled_out(data: dict[str, Any]) -> bool:
     return not explored(reading, NeverWatcher(reading, matches(rule.never, reading), rule.when))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "place"), CASES)
 def test_a_copy_of_what_is_bound_again_is_no_copy_any_more(name: str, place: str) -> None:
     steps, _ = BOUND[name]
@@ -125,6 +126,7 @@ def test_a_copy_of_what_is_bound_again_is_no_copy_any_more(name: str, place: str
     assert found.verdict is not Verdict.PROVED
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "place"), CASES)
 def test_a_certificate_of_one_performance_is_refused_for_two(name: str, place: str) -> None:
     steps, _ = BOUND[name]

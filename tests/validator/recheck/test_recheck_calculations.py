@@ -68,6 +68,7 @@ def check(text: str) -> tuple[Verdict, Report]:
     return verdict, report
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("when", NEVER)
 def test_a_rule_that_no_value_breaks_is_proved(when: str) -> None:
     verdict, _ = check(WHEN.format(when=when))

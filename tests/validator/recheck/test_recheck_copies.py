@@ -132,6 +132,7 @@ BY_DAY = [(form, list(KINDS)[number % len(KINDS)]) for number, form in enumerate
 CASES = list(product(COPIES, KINDS)) if MANY else BY_DAY
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("form", "kind"), CASES)
 def test_right_proofs_are_accepted_and_wrong_ones_refused(form: str, kind: str) -> None:
     (copies, place), (spec, wider, question) = COPIES[form], KINDS[kind]
@@ -216,6 +217,7 @@ FEW += [
 ALL = list(product(GIVEN, GIVEN, FIELDS, ASKED, (True, False)))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FIELDS)
 def test_what_lacks_a_field_is_known_by_all_its_copies(form: str) -> None:
     for first, second, where, question, is_always in ALL if MANY else FEW:
@@ -257,6 +259,7 @@ SAME = [(form, "nothing") for form in EQUAL if form != "a variable named as a st
 TRIED = list(product(EQUAL, THEN)) if MANY else [*SAME, *((form, then) for form, then in zip(EQUAL, THEN, strict=True))]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("form", "then"), TRIED)
 def test_a_text_is_equal_to_its_copy_until_one_of_them_changes(form: str, then: str) -> None:
     copies, place = EQUAL[form]
@@ -313,6 +316,7 @@ def asked_of_copies(when: str) -> Found:
     return next(one for one in ProgramValidator(Program.from_dict(made)).validate().properties if one.rule == "r")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("left", ALIKE)
 def test_what_is_computed_alike_of_copies_is_equal(left: str) -> None:
     right = ALIKE[left]

@@ -140,6 +140,7 @@ def test_a_piece_that_a_call_changes_is_another_one(assigned: Sets, condition: s
     assert not is_ruled_out(program(assigned, condition, behind=(CHANGED,)))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("assigned", "condition"), KNOWN + NOT_KNOWN)
 def test_no_right_proof_of_the_engine_is_refused(assigned: Sets, condition: str) -> None:
     for rule in (False, True):
@@ -150,6 +151,7 @@ def test_no_right_proof_of_the_engine_is_refused(assigned: Sets, condition: str)
         assert found.verdict is not Verdict.PROVED or (assigned, condition) in KNOWN
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("assigned", "condition"), KNOWN + NOT_KNOWN)
 def test_runs_agree(assigned: Sets, condition: str) -> None:
     """What is known no run meets; a near miss is one, or a condition that can't be evaluated."""

@@ -317,6 +317,7 @@ MISTAKES: dict[str, tuple[object, str, Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_planted_mistake_rules_out_what_happens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, what, mistake = MISTAKES[name]

@@ -116,6 +116,7 @@ def judged(kind: str, rule: str, visits: int) -> Property:
     return next(one for one in ProgramValidator(program).validate().properties if one.rule == "r")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_place_out_of_visits_needs_no_part_of_the_proof(kind: str, rule: str) -> None:
@@ -124,6 +125,7 @@ def test_a_place_out_of_visits_needs_no_part_of_the_proof(kind: str, rule: str) 
     assert found.evidence.layer == KINDS[kind][2]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", ["at_most_once", "requires"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_one_more_visit_nothing_is_proved(kind: str, rule: str) -> None:

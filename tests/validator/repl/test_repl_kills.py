@@ -18,7 +18,7 @@ from paths import SUPPORT
 from sizes import asked_for
 
 CHILD = SUPPORT / "turn_child.py"
-TRIALS = asked_for("STEPWARD_TURN_KILLS", 10, 300)
+TRIALS = asked_for("STEPWARD_TURN_KILLS", 6, 300)
 
 pytestmark = [
     pytest.mark.usefixtures("warm"),

@@ -20,7 +20,7 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.machine.tools import FunctionTools
 from turn_models import POLICY, Model, World, random_turn, text_of
 
-COUNT = asked_for("STEPWARD_TURNS", 25, 500)
+COUNT = asked_for("STEPWARD_TURNS", 12, 500)
 TURNS = 6
 
 

@@ -69,6 +69,7 @@ def check_pair(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return output
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("path", fixtures("bad"), ids=name_of)
 def test_a_bad_program_gives_its_expected_output(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not MANY:  # two programs that no layer decides took three quarters of the time

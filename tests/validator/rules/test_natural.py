@@ -32,6 +32,7 @@ def expected() -> dict[str, list[str]]:
     return known
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "path", [path for path in natural_files() if MANY or path.stem not in HEAVY], ids=lambda path: path.stem
 )

@@ -233,7 +233,7 @@ def programs_with_an_ambiguous_arm() -> list[dict[str, Any]]:
 
 def test_a_fix_of_an_ambiguous_arm_adds_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    cases = programs_with_an_ambiguous_arm()[:: size(3, 1)]
+    cases = programs_with_an_ambiguous_arm()[:: size(6, 1)]
     for number, data in enumerate(cases):
         Path(f"{number}.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
     CliRunner().invoke(main, ["check", "--isolated", "--fix", "--no-cache", "."], catch_exceptions=False)

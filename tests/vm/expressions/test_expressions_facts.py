@@ -20,7 +20,7 @@ from strategies import conditions, states
 
 
 @given(conditions(), states())
-@settings(max_examples=size(80, 250), deadline=None)
+@settings(max_examples=size(40, 250), deadline=None)
 def test_facts_hold_in_every_state_with_that_outcome(text: str, state: dict[str, Any]) -> None:
     tree = parse(text)
     try:
@@ -51,7 +51,7 @@ def marked(tree: Expression) -> Expression:
 
 
 @given(conditions(), states())
-@settings(max_examples=size(80, 300), deadline=None)
+@settings(max_examples=size(40, 300), deadline=None)
 def test_what_is_known_at_a_read_holds_when_it_is_read(text: str, state: dict[str, Any]) -> None:
     tree = parse(text)
     known = {reference.start: certain for reference, certain in reads(tree)}

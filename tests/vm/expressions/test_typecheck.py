@@ -94,7 +94,7 @@ def state_of(chance: Random, values: dict[str, list[Any]]) -> dict[str, Any]:
     return {name: chance.choice(values[name]) for name in VALUES} | {"step": {"output": chance.choice(REPLIES)}}
 
 
-@settings(max_examples=size(80, 350), deadline=None)
+@settings(max_examples=size(40, 350), deadline=None)
 @given(conditions(), st.integers(0, 1 << 30))
 def test_an_accepted_condition_has_a_value_in_every_state(condition: str, seed: int) -> None:
     assume(is_accepted(program(condition, TYPES)))
@@ -103,7 +103,7 @@ def test_an_accepted_condition_has_a_value_in_every_state(condition: str, seed: 
         holds_a_value(condition, state_of(chance, VALUES))
 
 
-@settings(max_examples=size(80, 350), deadline=None)
+@settings(max_examples=size(40, 350), deadline=None)
 @given(conditions(), st.integers(0, 1 << 30))
 def test_what_is_inferred_is_enough_once_the_boundary_enforces_it(condition: str, seed: int) -> None:
     """With nothing declared, values that the inferred types admit give every accepted condition a value."""

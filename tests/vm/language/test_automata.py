@@ -105,6 +105,7 @@ def owes_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(monitors.Monitor, "left", lambda self, memory, left: memory)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mistake", [forgets_successes, forgets_starts, never_goes_stale, owes_nothing])
 def test_a_difference_between_the_two_is_seen(
     monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]

@@ -64,7 +64,7 @@ def decorated(draw: st.DrawFn) -> dict[str, Any]:
     return data
 
 
-@settings(max_examples=size(60, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(30, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(decorated())
 def test_a_program_survives_yaml_and_json(data: dict[str, Any]) -> None:
     program = Program.from_dict(data)

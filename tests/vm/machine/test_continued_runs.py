@@ -39,7 +39,7 @@ from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.replay import replayer
 from trace_judge import Judge
 
-CASES: Final = size(40, 2_000)
+CASES: Final = size(20, 2_000)
 PROVED_EVERY: Final = 3
 """The gate is asked about every third continuation: its proofs take most of the time."""
 
@@ -379,7 +379,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("alone")
 def test_the_reference_plays_continuations_as_the_machine_does() -> None:
     endings = Counter[str]()
-    for seed in range(size(25, 1_000)):
+    for seed in range(size(12, 1_000)):
         found = lockstep(drawn(seed))
         endings[found.ending[1]] += 1
     assert endings["guardrail"] > 5, endings

@@ -240,6 +240,7 @@ def test_every_tool_that_a_good_program_declares_is_there() -> None:
     assert {name for name, home in homes.items() if home.startswith("example_tools.") and home != shared} == declared
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("seed", range(size(2, 8)))
 def test_a_good_program_ends_whatever_it_is_answered(path: Path, seed: int) -> None:

@@ -340,6 +340,7 @@ CRASHING = (
 EFFECTS = ("a1", "a3", "b1", "x1", "y1", "c1", "last")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(4)])
 def test_killed_processes_double_lose_and_block_nothing(chunk: int) -> None:
     data = made(*CRASHING)

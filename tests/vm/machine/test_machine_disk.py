@@ -72,6 +72,7 @@ def begun(world: World, failing: Failing) -> str | None:
     return None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("times", "share"), [(1, 0), (1000, 1)])
 @pytest.mark.parametrize(
     ("program", "mode", "more"), [("every", "inline", 0), ("refund", "inline", 0), ("every", "threads", 1)]

@@ -87,6 +87,7 @@ def paying(**more: Any) -> Program:
 # -- in each spelling, in each place -----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("secret", [IBAN, MAIL, "Grüße an Ömer", "two\nlines of \"it'", "123456"])
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_text_that_repeats_a_value_is_sealed(tmp_path: Path, spelling: str, secret: str) -> None:
@@ -122,6 +123,7 @@ PLACES: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("source", ["tool", "reply", "resumed", "reconciled", "parallel"])
 def test_the_smallest_part_that_repeats_it_is_sealed(tmp_path: Path, source: str, name: str) -> None:

@@ -195,6 +195,7 @@ def test_the_trace_hash_does_not_depend_on_who_arrives_first() -> None:
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(4)])
 def test_killed_processes_double_lose_and_block_nothing(chunk: int) -> None:
     """The last item fails in each round; the others are under way then, or have ended."""

@@ -208,6 +208,7 @@ def test_writes_in_doubt_in_several_items_are_settled_one_by_one() -> None:
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(3)])
 def test_killed_processes_double_lose_and_block_nothing(chunk: int) -> None:
     inner = {**at_once(tool("x", "again"), items=(8, 9)), "id": "inner", "as": "j"}

@@ -132,6 +132,7 @@ def test_the_short_way_of_the_fold_comes_to_what_the_long_way_comes_to(monkeypat
     assert shorter > size(15, 50)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", GOOD)
 def test_every_prefix_of_a_good_program_is_folded_and_goes_on_to_the_same_end(name: str) -> None:
     for seed in FATES[name]:

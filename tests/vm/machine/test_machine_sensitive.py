@@ -170,6 +170,7 @@ def test_a_number_is_hidden_as_well_as_a_text(place: Path) -> None:
 # -- texts of errors ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "said",
     [

@@ -191,6 +191,7 @@ NONE = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("value", NONE, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("inside", [False, True])
 def test_what_is_no_value_is_refused_wherever_it_comes_from(value: Any, inside: bool) -> None:

@@ -19,7 +19,7 @@ from stepward.vm import ExecutionVM, MemoryJournal, Program, RunRefused, Suspend
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.replay import replayer
 
-PAIRS: Final = size(25, 500)
+PAIRS: Final = size(15, 500)
 NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": 3}
 ANSWER: Final = {"enum": ["yes", "no"]}
 TOOLS: Final[dict[str, Any]] = {

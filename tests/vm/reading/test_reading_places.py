@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from readings import stretch, yaml_document
+from sizes import size
 from stepward.vm.reading.document import Document
 from stepward.vm.reading.json_format import read_json
 from stepward.vm.reading.source import Place
@@ -83,7 +84,7 @@ def located(draw: st.DrawFn) -> tuple[Any, tuple[Any, ...], str, tuple[int, int]
 
 
 @given(located(), dumps, st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=size(150, 500), deadline=None)
 def test_a_stretch_of_a_yaml_text_is_found_in_the_source(
     case: tuple[Any, tuple[Any, ...], str, tuple[int, int]], how: dict[str, Any], crlf: bool
 ) -> None:
@@ -102,7 +103,7 @@ class Plain(yaml.SafeDumper):
 
 
 @given(located(), st.booleans(), st.sampled_from([None, 1]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(80, 200), deadline=None)
 def test_a_stretch_of_a_json_text_is_found_in_the_source(
     case: tuple[Any, tuple[Any, ...], str, tuple[int, int]], ascii_only: bool, indent: int | None
 ) -> None:

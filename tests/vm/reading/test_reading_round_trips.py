@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readings import data_of, yaml_document
+from sizes import size
 from stepward.vm.errors import ProgramError
 from stepward.vm.reading.json_format import read_json
 from stepward.vm.reading.source import Place
@@ -20,7 +21,7 @@ from strategies import json_values, texts
 
 
 @given(json_values())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(100, 300), deadline=None)
 def test_what_is_written_as_yaml_is_read_again(value: Any) -> None:
     text = to_yaml(value)
     document = yaml_document(text)
@@ -30,7 +31,7 @@ def test_what_is_written_as_yaml_is_read_again(value: Any) -> None:
 
 
 @given(json_values())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(80, 200), deadline=None)
 def test_what_is_written_as_json_is_read_again_by_both_readers(value: Any) -> None:
     frozen = freeze(value)
     for indent in (0, 2):
@@ -49,13 +50,13 @@ def test_a_word_that_a_reader_could_take_for_something_else_stays_text(word: str
 
 
 @given(json_values(st.one_of(st.none(), st.booleans(), st.integers(), st.text("abc 1.5~\n:#", max_size=10))))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=size(60, 150), deadline=None)
 def test_what_is_written_is_read_alike_by_a_yaml_1_1_reader(value: Any) -> None:
     assert yaml.safe_load(to_yaml(value)) == value
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(100, 300), deadline=None)
 def test_arbitrary_text_is_data_or_a_program_error(text: str) -> None:
     for is_json in (False, True):
         try:
@@ -98,7 +99,7 @@ def test_arbitrary_text_is_data_or_a_program_error(text: str) -> None:
         max_size=20,
     )
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=size(150, 500), deadline=None)
 def test_arbitrary_rows_of_yaml_signs_are_data_or_a_program_error(signs: list[str]) -> None:
     try:
         documents = read_yaml("test", "".join(signs))
