@@ -132,8 +132,8 @@ class BodyOutputs:
         seen.add(location)
         if source.kind in COPIES:
             copied = self._typing.copied(source)
-            tree = self._typing.tree(source)
-            inside = path if isinstance(tree, Built) else of_type(path)  # arrays that are joined have items of one type
+            tree, inside = self._typing.made(source, path)
+            inside = inside if isinstance(tree, Built) else of_type(inside)  # joined arrays have items of one type
             if copied is not None:
                 return self._of_reference(copied._replace(fields=(*copied.fields, *path)), seen)
             return self._of_leaves(made_of(tree, inside), seen)

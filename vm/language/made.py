@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stepward.vm.expressions.building import built
 from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.inside import Leaf, leaves
 from stepward.vm.expressions.operands import kind_of, result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference, children
 from stepward.vm.language.names import Names, Resolution
+from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.views import View
 
 
@@ -24,6 +26,14 @@ def made_of(tree: Expression | None, fields: tuple[str, ...]) -> list[Leaf]:
         return []
     parts = (part for part in joined_parts(tree) if isinstance(part, Built | Constant | Reference))
     return [leaf for part in parts for leaf in leaves(part, fields)]
+
+
+def written_list(step: ForEachStep) -> Built | None:
+    """Return the list that is written down in a for_each step; None for any other list."""
+    if not isinstance(step.items, tuple):
+        return None
+    parts = tuple(built(one) for one in step.items)
+    return Built(0, 0, tuple(f"[{number}]" for number in range(len(parts))), parts, is_list=True)
 
 
 def meaning_of(names: Names, tree: Expression | None) -> Resolution | None:

@@ -21,7 +21,7 @@ from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import names_of
 from stepward.vm.language.flow import Gives
 from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
-from stepward.vm.language.made import is_joined, leaf_view, made_of, meaning_of
+from stepward.vm.language.made import is_joined, leaf_view, made_of, meaning_of, written_list
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source, input_of_call
 from stepward.vm.language.program import Program
@@ -180,10 +180,10 @@ class Typing:
         """Return the view of the values at some fields of a source; an item may be missing where an array is short."""
         if not is_indexed(fields):
             return self._view_at((source, fields))
-        made = self.tree(source)
+        made, below = self.made(source, fields)
         if isinstance(made, Built) and copies:
             found = []
-            for leaf in made_of(made, fields):
+            for leaf in made_of(made, below):
                 meant = meaning_of(self.names, leaf.tree)
                 found.append(leaf_view(leaf) if meant is None else self._view_of(meant, copies - 1))
             return union(found) if found else View(never=True)
@@ -280,7 +280,7 @@ class Typing:
         source, path = location
         copied = self.copied(source)
         if copied is None:
-            meant = [meaning_of(self.names, leaf.tree) for leaf in made_of(self.tree(source), path)]
+            meant = [meaning_of(self.names, leaf.tree) for leaf in made_of(*self.made(source, path))]
             return [(one, of_type(each.fields)) for each in meant if each is not None for one in each.sources]
         if len(copied.fields) + len(path) > MAX_DEPTH:  # no value is that deep
             return []
@@ -289,9 +289,9 @@ class Typing:
     def _view_of_copied(self, location: Location) -> View:
         """Return the view of a `set` name by the present views of the locations that it copies."""
         if self.copied(location[0]) is None:
-            tree = self.tree(location[0])
-            is_made = isinstance(tree, Built) or (is_joined(tree) and location[1][:1] == (ITEMS,))
-            return self._view_of_made(location, tree) if is_made else self._stated_view(location)
+            tree, path = self.made(*location)
+            is_made = isinstance(tree, Built) or (is_joined(tree) and path[:1] == (ITEMS,))
+            return self._view_of_made(location, tree, path) if is_made else self._stated_view(location)
         copied = self._copied_locations(location)
         if not copied:
             return NO_VALUE
@@ -302,15 +302,15 @@ class Typing:
             return NO_VALUE
         return view._replace(optional=view.optional and bool(location[1]))
 
-    def _view_of_made(self, location: Location, tree: Expression | None) -> View:
+    def _view_of_made(self, location: Location, tree: Expression | None, path: tuple[str, ...]) -> View:
         """Return the view of a built value, of a field of it, or of the items of arrays that `+` joins.
 
         It is of any kind, unless all the parts are known. A field of an object has the type of what it is built from.
         """
-        if isinstance(tree, Built) and not location[1]:
+        if isinstance(tree, Built) and not path:
             return View(result_kinds(tree))
         found: list[View] = []
-        for leaf in made_of(tree, location[1]):
+        for leaf in made_of(tree, path):
             meant = meaning_of(self.names, leaf.tree)
             if meant is None:
                 is_sum = is_joined(leaf.tree) and not leaf.fields
@@ -321,7 +321,7 @@ class Typing:
             found += views if leaf.is_field else [view._replace(optional=False) for view in views]
         known = [view for view in found if view != NO_VALUE and (isinstance(tree, Built) or not view.never)]
         if not all(view.is_known for view in known):
-            return View(is_known=False) if ITEMS in location[1] else self._used_view(location)
+            return View(is_known=False) if ITEMS in path else self._used_view(location)
         return union(known)._replace(enum=None) if known else NO_VALUE
 
     def _present(self, location: Location) -> View:
@@ -329,7 +329,7 @@ class Typing:
 
     def _stated_view(self, location: Location) -> View:
         """Return the view of a `set` name that copies nothing; of its fields and items, that of the constants there."""
-        return self._constant_view(*location) if location[1] else self._used_view(location)
+        return kinds_inside(self._assigned(location[0]), location[1]) if location[1] else self._used_view(location)
 
     def _used_view(self, location: Location) -> View:
         """Return the view of a `set` name by its uses and constants, of an input of a call by its declared type."""
@@ -339,10 +339,6 @@ class Typing:
         if variable is not None and variable.kinds != ANY:
             return View(variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset()))
         return View(is_known=False)
-
-    def _constant_view(self, source: Source, path: tuple[str, ...]) -> View:
-        """Return the view of the values at a path of a constant that a `set` assigns."""
-        return kinds_inside(self._assigned(source), path)
 
     def _assigned(self, source: Source) -> object:
         """Return the constant that a `set` assigns; None, which has no fields, for an expression that calculates."""
@@ -358,21 +354,27 @@ class Typing:
         clauses = self._clauses_of.get(source.step if source.step is not None else -1, ())
         return next((clause.tree for clause in clauses if clause.path == source.path), None)
 
+    def made(self, source: Source, fields: tuple[str, ...]) -> tuple[Expression | None, tuple[str, ...]]:
+        """Return the expression of a `set` name or of the written list of an item, and where in it some fields are."""
+        if source.kind == "item" and source.step is not None:
+            return written_list(self._each(source.step)), (ITEMS, *fields)
+        return self.tree(source), fields
+
     def copied(self, source: Source) -> Resolution | None:
         """Return the resolved reference that a `set` name copies, or None if its expression is not a lone reference.
 
         An item of a for_each step copies an item of its list.
         """
-        if source.kind == "item" and source.step is not None:
-            return self._list_of_items(source.step)
-        return meaning_of(self.names, self.tree(source))
-
-    def _list_of_items(self, stage: int) -> Resolution | None:
-        layout = self.program.layout
-        step = layout.steps[layout.body_of(stage).owner]
-        names = lone_reference(step.items) if isinstance(step, ForEachStep) else None
+        if source.kind != "item" or source.step is None:
+            return meaning_of(self.names, self.tree(source))
+        names = lone_reference(self._each(source.step).items)
         meant = None if names is None else self.names.meaning(names)
         return None if meant is None else meant._replace(fields=(*meant.fields, ITEMS))
+
+    def _each(self, stage: int) -> ForEachStep:
+        step = self.program.layout.steps[self.program.layout.body_of(stage).owner]
+        assert isinstance(step, ForEachStep)
+        return step
 
     def enforced(self, location: Location) -> TypeSpec | None:
         """Return the type that the machine enforces on the values at a location; None if it enforces none."""
