@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.vm.expressions.facts import reads
 from stepward.vm.expressions.fields import part as field_of
-from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, walk, with_children
+from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, with_children
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import BaseStep, ToolCall
 
@@ -66,16 +67,19 @@ def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Express
     return Constant(0, 0, value)
 
 
-def unknown_in(tree: Expression, parts: Sequence[BaseStep], meaning: Meaning) -> str | None:
-    """Return a reference of a `when` that the program does not have, or None; `parts` are those that its rule
-    selects."""
+def unknown_in(tree: Expression, parts: Sequence[BaseStep], meaning: Meaning, *, may_lack: bool) -> str | None:
+    """Return a reference of a `when` that the program does not have, or None; `parts` are those that its rule selects.
+
+    With `may_lack`, as of a rule about many programs, one that is read only where it is defined is none of these.
+    """
     calls = [part for part in parts if isinstance(part, ToolCall)]
     arguments = {name for call in calls for name in (*call.args, *(meaning.tool(call.tool).args or ()))}
-    for node in walk(tree):
-        if isinstance(node, Reference):
-            if node.names[0] == "args":
-                if len(node.names) < 2 or node.names[1] not in arguments:
-                    return node.text()
-            elif meaning.names.meaning(node.names) is None:
+    for node, known in reads(tree):
+        if may_lack and known.knows_defined(node.names):
+            continue
+        if node.names[0] == "args":
+            if len(node.names) < 2 or node.names[1] not in arguments:
                 return node.text()
+        elif meaning.names.meaning(node.names) is None:
+            return node.text()
     return None

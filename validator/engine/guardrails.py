@@ -330,13 +330,14 @@ class _Judge:
         except ExpressionError as error:
             why = "its condition can't be read"
             return self._senseless(why, f"{why}: {error.message}", error.help, (error.start, error.end))
-        lacking = unknown_in(tree, [hit.part for hit in self._hits(rule.never)], self.facts.meaning)
+        hits, is_of_policy = self._hits(rule.never), self.origin.policy is not None
+        lacking = unknown_in(tree, [hit.part for hit in hits], self.facts.meaning, may_lack=is_of_policy)
         if lacking:
             help = "correct the name in the guardrail, or give the program that variable"
             what = f"it reads `{lacking}`, which the program does not have"
             return self._senseless(f"the program has no `{lacking}`", what, help)
         value = constant_value(tree)
-        monitor = never(self.analyses, self._hits(rule.never))
+        monitor = never(self.analyses, hits)
         if value is False:
             proof = Evidence("constants", cut=(f"`{when}` is false",), certificate=self._proof_parts(monitor))
             return Verdict.PROVED, proof, []
@@ -347,7 +348,7 @@ class _Judge:
             return Verdict.PROVED, self._cut(monitor, possible.pairs, possible), []
         broken = {outcome.step: outcome for outcome in self._unreadable_when(rule, tree)}
         proof, outcomes = Evidence(LAYER), list(broken.values())
-        for hit in self._hits(rule.never):
+        for hit in hits:
             if self.flow.steps[hit.step].id in broken or ("forbidden", hit.step) not in possible.bad:
                 continue
             found = self._tested(hit, tree)
@@ -367,8 +368,7 @@ class _Judge:
     def _senseless(self, reason: str, what: str, help: str, within: tuple[int, int] | None = None) -> Found:
         """Return the verdict unknown for a rule whose `when` is not valid."""
         place = Place((*self.origin.place.path[:-1], "when"), within=within)
-        evidence = Evidence(LAYER, reason=reason)
-        message = f"guardrail `{self.rule.name}` is not proved: {what}"
+        evidence, message = Evidence(LAYER, reason=reason), f"guardrail `{self.rule.name}` is not proved: {what}"
         outcome = Outcome("SW408", message, help, place, None, (), evidence, self.origin.tag)
         return Verdict.UNKNOWN, evidence, [outcome]
 
