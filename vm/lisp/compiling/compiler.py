@@ -29,7 +29,7 @@ from stepward.vm.lisp.compiling.ground import ALONE, Ground, Sites
 from stepward.vm.lisp.compiling.kinds import type_of
 from stepward.vm.lisp.compiling.loops import looped
 from stepward.vm.lisp.compiling.refusals import is_loop, refused
-from stepward.vm.lisp.compiling.texts import Texts
+from stepward.vm.lisp.compiling.texts import Texts, walk
 from stepward.vm.lisp.compiling.values import ANY, NUMBER, Env, Inline, Pure, Reference, Type, Value
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.forms import Braces, Brackets, Form, Literal, Members, Parens, Pattern, Short, Symbol
@@ -40,6 +40,14 @@ ARGUMENT: Final[Type] = {}
 """Asks for a value whose type is that of its uses."""
 
 ROOT: Final[Env] = {}
+
+
+def _refuse_definitions_within(form: Form) -> None:
+    """Refuse what defines a name within a form: the steps of other forms would not know its value, or an old one."""
+    for part in form.items[1:] if is_definition(form) else (form,):
+        for one in walk(part):
+            if is_definition(one):
+                raise refused(one)
 
 
 class Compiler:
@@ -70,6 +78,7 @@ class Compiler:
             self._define(form)
         last = len(self.forms) - 1
         for position, form in enumerate(self.forms):
+            _refuse_definitions_within(form)
             if is_definition(form):
                 self._define(form)
             else:

@@ -43,6 +43,7 @@ def refused(form: Form) -> Fault:
     if name in _UNCOMPILED:
         return Fault("refused", f"a tool is called within `{name}`", _UNCOMPILED[name], form.span)
     if name in ("def", "defonce", "defn", "defn-"):
-        return Fault("refused", f"`{name}` stands within a form", "write it at the top of the program", form.span)
+        hint = "write it at the top of the program, or name the value with `let`"
+        return Fault("refused", f"`{name}` stands within a form", hint, form.span)
     why = "a tool is called, or the program ends, within a function that is handed on"
     return Fault("refused", why, "call it where the program gets to it: in `let`, `do`, `if` or `cond`", form.span)
