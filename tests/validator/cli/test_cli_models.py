@@ -169,3 +169,30 @@ def test_what_is_no_adapter_is_told_in_words(named: list[str], words: list[str])
     Path("made.yaml").write_text("reply: yes\n")
     Path("content.yaml").write_text("content: yes\n")
     says(shop("--model", *named), 2, *words)
+
+
+ITEMS = """
+language: 2
+name: items
+inputs: {}
+steps:
+  - id: each
+    type: for_each
+    items: [a, b, c]
+    as: one
+    steps: [{id: judge, type: llm, prompt: "$one?"}, {id: out, type: end, output: $judge.output}]
+  - {id: done, type: end, output: $each.output}
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "replies"),
+    [("yes", "yes yes yes"), ("[first]", "first first first"), ("[first, second]", "first second second")],
+)
+def test_the_last_reply_of_a_script_is_given_again(script: str, replies: str) -> None:
+    """As specs/command.md says: a list has the next reply for each item, and then its last one."""
+    Path("items.yaml").write_text(ITEMS)
+    Path("script.yaml").write_text(f"judge: {script}\n")
+    result = stepward("run", "items.yaml", "--model", "script:script.yaml", "--output-format", "json")
+    assert result.exit_code == 0, result.output
+    assert as_json(result)["run"]["output"] == replies.split()

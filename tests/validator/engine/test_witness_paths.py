@@ -408,3 +408,31 @@ def test_a_run_that_is_kept_has_its_own_visits() -> None:
         seen.append({step: len(frames) for step, frames in replayer.frames().items()})
     assert seen[0] != seen[1]
     assert seen[2:] == seen[:2]
+
+
+@pytest.mark.parametrize(
+    ("amount", "is_open"),
+    [({"type": "number"}, True), ({"type": "number", "minimum": 0, "maximum": 100}, True),
+     ({"type": "integer"}, True), ({"type": "integer", "minimum": 0, "maximum": 100}, False)],
+)  # fmt: skip
+def test_what_would_make_a_sum_fail_is_said(amount: dict[str, Any], is_open: bool) -> None:
+    """A sum in items may have too many digits, and no run of a witness shows that; with limits it never has."""
+    steps = [tool("book", "book", on_error="skip"), {"id": "add", "type": "set", "set": {"total": "$total + $line"}}]
+    each = {"id": "each", "type": "for_each", "items": "$lines", "as": "line", "carry": {"total": 0}, "steps": steps}
+    rule = {"name": "told", "followed_by": {"first": {"tool": "book"}, "then": {"step": "tell"}}}
+    data = {
+        "language": 2,
+        "name": "sums",
+        "inputs": {"lines": {"type": "array", "items": amount, "maxItems": 5}},
+        "tools": {"book": {"effect": "write", "idempotent": True}},
+        "guardrails": [rule],
+        "steps": [
+            each,
+            {"id": "tell", "type": "set", "set": {"told": "$total"}},
+        ],
+    }
+    found = [one for one in check(Program.from_dict(data)).findings if one.code == "SW408"]
+    assert bool(found) is is_open
+    for one in found:
+        assert "`add` succeeds in the run that was tried, where the path says that it fails" in one.message
+        assert "it fails where `$total + $line` has over 1,000 digits" in one.message

@@ -115,6 +115,7 @@ def test_an_input_has_the_name_of_the_data() -> None:
     ("text", "message", "help"),
     [
         ("(doseq [x (map inc data/l)] (tool/a {:x x}))", "nothing bounds their number", "`(take 100 items)`"),
+        ("(doseq [x (filter odd? (tool/list))] (tool/a {:x x}))", "nothing bounds their number", "`(take 100 items)`"),
         ("(for [x [1] y [2]] (tool/a {:x y}))", "`for` calls a tool and binds more than one name", "write an inner"),
         ("(filter #(tool/a {:x %}) data/l)", "a tool is called in a loop (`filter`)", "let a tool take all items"),
         ("(doseq [x [1]] (tool/a {:x x}) (return x))", "`return` stands in a loop", "return after it"),
@@ -171,6 +172,10 @@ def test_parts_of_the_program_stand_at_their_forms() -> None:
         (
             "(run! (fn [x] (tool/a {:x x})) (->> data/l (filter odd?) (take 9) (sort-by :n)))",
             {"items": "$items.output", "as": "x", "max_items": 9},
+        ),
+        (
+            "(doseq [x (filter odd? (take 50 (tool/list)))] (tool/a {:x x}))",
+            {"items": "$items.output", "as": "x", "max_items": 50},
         ),
         (
             "(defn f [x] (tool/a {:x x})) (map f (take 2 data/l))",

@@ -135,7 +135,7 @@ class Witnesses:
             case Witness() as witness:
                 return witness
             case Replayed() as shown:
-                return instead(shown, path)
+                return instead(self.analyses, shown, path)
             case _Unmade(why=why):
                 return why
 

@@ -8,23 +8,42 @@ from typing import TYPE_CHECKING
 from stepward.validator.engine.witnesses.replay import Replayed
 from stepward.validator.engine.witnesses.seen import StartedAhead, calls_of, is_between, leaves, started_ahead
 from stepward.validator.findings import Move
-from stepward.vm.language.steps import AnyCall, AnyStep, BranchStep, Failing, Stage
+from stepward.vm.expressions.inner_names import legible
+from stepward.vm.language.steps import AnyCall, AnyStep, BranchStep, Failing, SetStep, Stage
 from stepward.vm.language.transitions import END
 
 if TYPE_CHECKING:
+    from stepward.validator.analysis.analyses import Analyses
     from stepward.validator.analysis.facts import ProgramFacts
 
 
-def instead(shown: Replayed, path: tuple[Move, ...]) -> str:
-    """Return in words how the run that was tried differs from the path."""
+def instead(analyses: Analyses, shown: Replayed, path: tuple[Move, ...]) -> str:
+    """Return in words how the run that was tried differs from the path, and what would make a `set` fail there."""
     position = len(common(shown.moves, path))
     if position < min(len(path), len(shown.moves)) and shown.moves[position].step == path[position].step:
         took, wanted = shown.moves[position], path[position]
         if wanted.how != "starts" and not (shown.run.is_over and position == len(shown.moves) - 1):
-            return f"`{took.step}` {took.words} in the run that was tried, where the path says that it {wanted.words}"
+            said = f"`{took.step}` {took.words} in the run that was tried, where the path says that it {wanted.words}"
+            return said + (_why_it_fails(analyses, wanted.step) if wanted.how.startswith("fail") else "")
     if shown.missing is not None:
         return f"the run that was tried reaches `{shown.missing[0]}` without breaking the rule"
     return shown.why.replace("the run ", "the run that was tried ", 1)
+
+
+def _why_it_fails(analyses: Analyses, id: str) -> str:
+    """Return in words why the expressions of a `set` may fail; empty for other steps, and where they can't."""
+    from stepward.validator.engine.values.domains import Domains
+    from stepward.validator.engine.values.overflow import Overflow
+
+    number = analyses.facts.flow.position[id]
+    if not isinstance(analyses.facts.flow.steps[number], SetStep):
+        return ""
+    overflow = Overflow(analyses, Domains(analyses.facts.meaning))
+    clauses = analyses.facts.meaning.clauses_of.get(number, ())
+    long = next((one.text for one in clauses if one.tree is not None and overflow.may_happen(one.tree)), None)
+    if long is None:
+        return ""
+    return f"; it fails where `{legible(long)}` has over 1,000 digits, as sums of integers within limits never have"
 
 
 def common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
