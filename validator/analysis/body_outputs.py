@@ -219,8 +219,8 @@ class BodyOutputs:
         return [*lacks, static_kinds(view.kinds) if view.is_known and not view.never else None]
 
     def _has(self, meant: Resolution, path: tuple[str, ...]) -> bool:
-        """Return whether each field of a path is required by the type of the value that has it."""
-        fields = [((*meant.fields, *path[:depth]), name) for depth, name in enumerate(path)]
+        """Return whether each field of a path is required by the type of the value that has it; items are no fields."""
+        fields = [((*meant.fields, *path[:depth]), name) for depth, name in enumerate(path) if name[:1] != "["]
         return all(
             name in self._typing.required((source, owner))
             for source in meant.sources

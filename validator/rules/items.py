@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.template import lone_reference
+from stepward.vm.language.steps import AnyStep, ForEachStep
 from stepward.vm.language.steps.catching import TOO_MANY_ITEMS
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
 
 
@@ -63,7 +67,7 @@ class LongList(Rule):
         facts = context.facts
         for owner in facts.flow.layout.bodies:
             step, most = facts.bodies.each(owner), facts.meaning.most_items(owner)
-            if owner not in facts.graph.reachable or most is None or facts.bodies.list_fits(owner):
+            if owner not in facts.graph.reachable or most is None or _fits(facts, owner, most):
                 continue
             taken = facts.flow.failure(owner, TOO_MANY_ITEMS)
             if taken.kind == "skipped" or taken.ending is None:
@@ -76,3 +80,22 @@ class LongList(Rule):
             message = f"the list of `{step.id}` can have more than {most} items: then the step fails"
             help = f"declare `maxItems: {most}` in the type of the list, or give `{step.id}` an `error_step`"
             yield self.finding(message, help, place, step=step.id)
+
+
+def _fits(facts: ProgramFacts, owner: int, most: int) -> bool:
+    """Return whether the list of a for_each step has at most so many items, by the values that it is copied from."""
+    if facts.bodies.list_fits(owner):
+        return True
+    names = lone_reference(facts.bodies.each(owner).items)
+    meant = None if names is None else facts.meaning.names.meaning(names)
+    if meant is None:
+        return False
+    given = [facts.flow.steps[one.step] for one in meant.sources if one.kind == "output" and one.step is not None]
+    lists = [facts.meaning.most_items(facts.flow.position[one.id]) for one in given if _has_items(one)]
+    if lists and len(lists) == len(meant.sources) and not meant.fields:  # its output has one for each of its own
+        return all(one is not None and one <= most for one in lists)
+    return facts.given_types.are_of(meant, TypeSpec(type=("array",), maxItems=most))
+
+
+def _has_items(step: AnyStep) -> bool:
+    return isinstance(step, ForEachStep) and not step.is_once
