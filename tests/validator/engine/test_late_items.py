@@ -43,8 +43,9 @@ def judged(items: list[Any], *body: Step, behind: tuple[Step, ...] = (), rule: A
 
 def is_shown(found: Property) -> bool:
     """Return whether a verdict comes with what shows it: a run that breaks the rule, or an accepted proof."""
-    if found.verdict is BROKEN:
-        return found.evidence.witness is not None and replay(found.evidence.witness).confirmed
+    if found.verdict is BROKEN and found.evidence.witness is not None:
+        run, path = replay(found.evidence.witness), found.evidence.path
+        return run.confirmed and run.moves[: len(path) - 1] == path[:-1]
     return found.verdict is PROVED and found.rechecked
 
 
@@ -112,3 +113,9 @@ def test_few_items_of_a_long_list_are_tried(monkeypatch: pytest.MonkeyPatch) -> 
     assert tried
     assert tried[0] == 998
     assert len(tried) <= late.MAX_LATE
+
+
+def test_the_path_that_is_shown_is_that_of_the_run() -> None:
+    found = judged(NUMBERS[:40], LOOK, CARRIES, ask("$sum == 780"), PAY, REST, carry={"sum": 0})
+    assert sum(move.step == "each next" for move in found.evidence.path) == 40
+    assert found.evidence.path[-1].step == "pay"

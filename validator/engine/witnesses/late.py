@@ -53,6 +53,12 @@ class Rounds(NamedTuple):
     end: int
 
 
+def as_taken(run: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Return the moves of a run over more items than a path has, up to where the path ends."""
+    ends = [number for number, move in enumerate(run) if move.step == path[-1].step]
+    return (*run[: ends[-1]], path[-1]) if ends else path
+
+
 def last_rounds(facts: ProgramFacts, path: Sequence[Move]) -> list[Rounds]:
     """Return all items that a path takes of its last list, and the last one alone; none where the list is not written
     down, or may be taken more than once."""

@@ -27,7 +27,7 @@ from stepward.validator.engine.witnesses.choices import (
     parts_of,
     replaced,
 )
-from stepward.validator.engine.witnesses.late import LateItems
+from stepward.validator.engine.witnesses.late import LateItems, as_taken
 from stepward.validator.engine.witnesses.lists import listed, lists_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.taken import budget, common, instead, is_recorded, named, spent_after
@@ -145,7 +145,7 @@ class Witnesses:
 
     def _tried(self, goal: _Goal, most: int = MAX_SEARCH) -> Witness | Replayed | _Unmade:
         """Return a witness, or the first run that showed nothing, or why no run was made."""
-        self._tries, self._is_late = 0, False
+        self._tries, self._is_late, self.taken = 0, False, goal.path
         self._until = min(self._most, self.replayer.steps + most + 4 * len(goal.path))
         try:
             if self.replayer.steps <= self._most:
@@ -420,9 +420,9 @@ class Witnesses:
         witness, seen = self._with_siblings(goal, witness, values)
         if not seen.confirmed and not self._is_late:
             self._is_late, begun = True, self.replayer.steps
-            outputs = self.meaning.names.outputs
-            plain = lambda call: self._value(outputs[call.id], values)  # noqa: E731 - a line of its own
-            witness, seen = self._late.shown(goal.path, witness, answers, plain) or (witness, seen)
+            plain = lambda call: self._value(self.meaning.names.outputs[call.id], values)  # noqa: E731 - it is short
+            if (late := self._late.shown(goal.path, witness, answers, plain)) is not None:
+                (witness, seen), self.taken = late, as_taken(late[1].moves, goal.path)
             used = self.replayer.steps - begun  # these runs have an allowance of their own
             self._most, self._until = self._most + used, self._until + used
         if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
