@@ -216,10 +216,11 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
             (
                 "vm/machine/forks.py",
                 """\
-    return tuple.__new__(State, state[:OWN_PARTS] + run[OWN_PARTS:])
+    return tuple.__new__(State, state[: STAYING - 1] + changed + state[STAYING + 2 : OWN_PARTS] + own[OWN_PARTS:])
 """,
                 """\
-    return tuple.__new__(State, state[:OWN_PARTS] + run[OWN_PARTS:])._replace(cost=state.cost)
+    found = tuple.__new__(State, state[: STAYING - 1] + changed + state[STAYING + 2 : OWN_PARTS] + own[OWN_PARTS:])
+    return found._replace(cost=state.cost)
 """,
             ),
         ),

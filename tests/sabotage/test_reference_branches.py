@@ -15,7 +15,7 @@ from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import lockstep
 from stepward.sabotage.drawn.machine import Parted
 from stepward.vm.language.automata import RequiresAutomaton
-from stepward.vm.machine import bodies, branches, forks
+from stepward.vm.machine import apply, bodies, branches, decide, forks, timely
 
 CHUNK = 20
 CHUNKS = max(1, asked_for("STEPWARD_BRANCHES_LOCKSTEP", 20, 200) // CHUNK)
@@ -30,6 +30,25 @@ def test_machine_and_reference_agree_on_programs_with_branches(chunk: int) -> No
             assert case.program.layout.forks
             endings[lockstep(case).ending[0]] += 1
     assert len(endings) > 2
+
+
+def test_what_a_machine_remembers_of_branches_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+
+    def compared(plan: Any, state: Any, under_way: Any = frozenset(), memory: Any = None) -> Any:
+        found = decide.decide(plan, state, under_way, memory)
+        assert found == decide.decide(plan, state, under_way)
+        asked["of branches"] += state.fork is not None
+        asked["beside calls"] += state.fork is not None and bool(under_way)
+        return found
+
+    monkeypatch.setattr(timely, "decide", compared)
+    for number in range(5, 10):
+        for kind in ("branches", "items"):
+            case = drawn_case(kind, str(number))
+            if case is not None:
+                lockstep(case)
+    assert min(asked.values()) > 100
 
 
 ITEM_CHUNKS = max(1, asked_for("STEPWARD_ITEMS_LOCKSTEP", 20, 200) // CHUNK)
@@ -82,8 +101,10 @@ def starts_without_what_it_needs(patch: pytest.MonkeyPatch) -> None:
 
 
 def measures_siblings_together(patch: pytest.MonkeyPatch) -> None:
-    real = forks._with_run
-    patch.setattr(forks, "_with_run", lambda state, run: real(state, run)._replace(size=run.size))
+    seen, whole = forks.seen_by, forks.after_branch
+    for module in (decide, apply):
+        patch.setattr(module, "seen_by", lambda plan, run, number: seen(plan, run, number)._replace(size=run.size))
+    patch.setattr(apply, "after_branch", lambda *said: whole(*said)._replace(size=said[-1].size))
 
 
 def counts_no_outputs(patch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,6 @@ def leaves_no_hole(patch: pytest.MonkeyPatch) -> None:
         "output = tuple(None if one.output is UNDEFINED else one.output for one in fork.branches)",
         "output = tuple(one.output for one in fork.branches if one.output is not UNDEFINED)",
     )
-    patch.setattr(apply, "joined_branches", branches.joined_branches)
     rewrite(patch, branches, "_joined_items", change)
 
 

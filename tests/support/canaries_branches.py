@@ -178,8 +178,12 @@ def leaves_the_names_of_a_branch(patch: pytest.MonkeyPatch) -> None:
 
 def counts_steps_by_branch(patch: pytest.MonkeyPatch) -> None:
     """What a branch spends is forgotten where it ends."""
-    real = forks._with_run
-    patch.setattr(forks, "_with_run", lambda state, run: real(state, run)._replace(steps=state.steps))
+    whole = forks.after_branch
+
+    def after_branch(plan: Any, state: Any, number: int, own: Any) -> Any:
+        return whole(plan, state, number, own)._replace(steps=state.steps)
+
+    patch.setattr(apply, "after_branch", after_branch)
 
 
 def lets_rules_forget_siblings(patch: pytest.MonkeyPatch) -> None:

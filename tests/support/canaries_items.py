@@ -75,7 +75,7 @@ def computes_no_items_again(patch: pytest.MonkeyPatch) -> None:
 
 def takes_any_frame(patch: pytest.MonkeyPatch) -> None:
     """A record may name any frame, or none."""
-    rewrite(patch, apply, "apply", ('event.body.get("frame", ()) != state.frame', "False"))
+    rewrite(patch, apply, "apply", ('body.get("frame", ()) != around', "False"))
     applies(patch, apply.apply)
     no_meaning(patch)
 

@@ -73,9 +73,13 @@ def version_of(kind: str, body: Collection[str], note: Collection[str]) -> int:
     version = _OF_KIND.get(kind, 1)
     if _LATER_FIELDS.isdisjoint(body) and _LATER_FIELDS.isdisjoint(note):
         return version
-    is_timed = TIME_NOTES.get(kind) in note
-    later = [number for name, number in BODY_FIELDS.items() if name in body]
-    return max(version, 8 * is_timed, 1 if LATER_NOTES.isdisjoint(note) else 2, *later)
+    if TIME_NOTES.get(kind) in note:
+        version = max(version, 8)
+    if not LATER_NOTES.isdisjoint(note):
+        version = max(version, 2)
+    for name in BODY_FIELDS.keys() & body:
+        version = max(version, BODY_FIELDS[name])
+    return version
 
 
 def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int, version: int = 1) -> Entry:  # noqa: PLR0917 - the fields of a record

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
 from stepward.vm.language.transitions import Transition
-from stepward.vm.machine.branches import begun, forked, joined_branches
+from stepward.vm.machine.branches import forked, started_or_joined
 from stepward.vm.machine.calls import outputs_of
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
-from stepward.vm.machine.forks import MisfitError, after_branch, branch_of, seen_by, within
+from stepward.vm.machine.forks import MisfitError, after_branch, seen_by, within
 from stepward.vm.machine.items import closed, item, joined_items, opened
 from stepward.vm.machine.leaving import (
     Done,
@@ -37,7 +37,8 @@ from stepward.vm.values import FrozenMap, arithmetic
 
 def apply(plan: Plan, state: State, event: Event) -> State:
     """Return the state after an event; raises MisfitError if it can't happen in `state`."""
-    kind, body, status = event.kind, event.body, state.status
+    kind, body, _, _ = event
+    status = state.status
     handler = _HANDLERS.get(kind)
     if handler is None:
         raise MisfitError(f"there is no event `{kind}`")
@@ -46,27 +47,23 @@ def apply(plan: Plan, state: State, event: Event) -> State:
     if "step" in body:
         if state.fork is not None:
             return _in_branches(plan, state, event)
-        is_framed = bool(state.frames) or "frame" in body
-        if is_framed and kind != "item" and event.body.get("frame", ()) != state.frame:
+        around = state.frames[-1].name if state.frames else ()
+        if body.get("frame", ()) != around and kind != "item":
             raise MisfitError(f"`{kind}` of `{body['step']}` in another frame than the one that goes on")
     return handler(plan, state, event)
 
 
 def _in_branches(plan: Plan, state: State, event: Event) -> State:
     """Apply an event of a step whose branches run, or of something in one of them."""
-    frame = tuple(map(tuple, event.body.get("frame", ())))
-    if "ends" in event.body and event.kind != "joined":  # it ends the run
-        _HANDLERS[event.kind](plan, within(plan, state, frame), event)
+    kind, body, _, _ = event
+    fork, frame, depth = state.fork, body.get("frame", ()), len(state.frames) + 1
+    assert fork is not None
+    if "ends" in body and kind != "joined":  # it ends the run
+        _HANDLERS[kind](plan, within(plan, state, frame), event)
         return end(plan, state, event)
-    number = branch_of(plan, state, frame)
-    if number is None:
-        if event.kind != "joined":
-            raise MisfitError(f"`{event.kind}` of `{event.body['step']}` while its branches run")
-        return joined_branches(plan, state, event)
-    if event.kind == "item" and len(frame) == len(state.frame) + 1:
-        return begun(plan, state, event)
-    if state.fork is None or state.fork.branches[number].state is None:
-        raise MisfitError(f"`{event.kind}` of `{event.body['step']}` in a branch that does not run")
+    number = fork.names.get(frame[:depth])
+    if number is None or (kind == "item" and len(frame) == depth):
+        return started_or_joined(plan, state, event)
     return after_branch(plan, state, number, apply(plan, seen_by(plan, state, number), event))
 
 

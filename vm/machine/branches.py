@@ -158,11 +158,24 @@ def forked(plan: Plan, state: State, event: Event) -> State:
     return state._replace(fork=Fork(step.position, visit, branches), trace=traced(state.trace, event))
 
 
-def begun(plan: Plan, state: State, event: Event) -> State:
+def started_or_joined(plan: Plan, state: State, event: Event) -> State:
+    """Apply the start of a branch, or the join of all of them."""
+    kind, body, _, _ = event
+    frame = body.get("frame", ())
+    number = branch_of(plan, state, frame)
+    if number is None:
+        if kind != "joined":
+            raise MisfitError(f"`{kind}` of `{body['step']}` while its branches run")
+        return _joined_branches(plan, state, event)
+    if kind != "item" or len(frame) != len(state.frames) + 1:
+        raise MisfitError(f"`{kind}` of `{body['step']}` in a branch that does not run")
+    return _begun(plan, state, number, event)
+
+
+def _begun(plan: Plan, state: State, number: int, event: Event) -> State:
     """Apply the start of a branch, or of an item that runs beside others."""
-    frame = tuple(map(tuple, event.body["frame"]))
-    number, fork = branch_of(plan, state, frame), _fork(state)
-    if number is None or number not in may_start(plan, fork):
+    frame, fork = event.body["frame"], _fork(state)
+    if number not in may_start(plan, fork):
         raise MisfitError("a branch starts that can't start now")
     position, _, before = member(plan, fork, number)
     body = plan.bodies[position]
@@ -206,7 +219,7 @@ def _bound(step: StepPlan, branch: Branch) -> list[tuple[int, object]]:
     return output_changes(step, branch.output)
 
 
-def joined_branches(plan: Plan, state: State, event: Event) -> State:
+def _joined_branches(plan: Plan, state: State, event: Event) -> State:
     """Apply the end of a step with branches."""
     fork, kind = _fork(state), event.body["kind"]
     step = plan.steps[fork.at]

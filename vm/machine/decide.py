@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, assert_never
 
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.evaluator import evaluate_condition
@@ -39,8 +39,8 @@ from stepward.vm.machine.calls import (
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import computed, filled, refused
 from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Event, Kind, event, unsealed
-from stepward.vm.machine.forks import beside, may_start, owed
-from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.forks import may_start, owed, seen_by
+from stepward.vm.machine.memory import Memory, UnderWay
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.slots import UNDEFINED
@@ -51,30 +51,7 @@ FAILED: Final = Transition("failed", END, Ending("FAILED", "error"))
 """What becomes of an `end` step that can't be evaluated: the run ends, as its control flow does not say."""
 
 
-UnderWay = frozenset[tuple[FrameName, int]]
-"""Calls that go on in this process, or wait to be tried again: the frame of each, and its position in its step."""
-
 NOBODY: Final[UnderWay] = frozenset()
-
-
-class Asked(NamedTuple):
-    """A branch that was asked: its state, what else it read that siblings may change, and what it does next.
-
-    `inner` are the branches within it. `is_settled`: it does not depend on who is under way.
-    """
-
-    own: State
-    read: tuple[Any, ...]
-    action: Action
-    inner: Memory
-    is_settled: bool
-
-
-Memory = dict[int, Asked]
-"""What branches came to, by their numbers: whoever decides often about one run keeps it between the decisions."""
-
-MAX_ASKED: Final = 1_000
-"""Maximal number of branches in a memory, which does not tell those that have ended from others."""
 
 
 def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY, memory: Memory | None = None) -> Action:
@@ -82,7 +59,7 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY, memory: Memor
 
     `under_way` are the calls of a step with `depends_on`, or in branches, that go on in this process, or wait to be
     tried again. They are no calls to make, and none of them is in doubt. `memory` changes no decision: a branch that it
-    has is not asked again.
+    knows is not asked again.
     """
     if state.status != RUNNING:
         return _cancelled(plan, state) if state.is_cancelled and not state.is_over else IDLE
@@ -92,7 +69,7 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY, memory: Memor
     if state.each is not None:
         return _cancelled(plan, state) if state.is_cancelled else between_items(plan, state, state.each)
     if state.fork is not None:
-        return _in_branches(plan, state, state.fork, under_way, {} if memory is None else memory)
+        return _in_branches(plan, state, state.fork, under_way, memory)
     if state.calls is not None:
         return _in_calls(plan, state, step, under_way)
     if state.is_cancelled:
@@ -129,7 +106,7 @@ def _awaits_call(plan: Plan, state: State, under_way: UnderWay) -> bool:
     return not is_ordered and any(frame == state.frame for frame, _ in under_way)
 
 
-def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memory: Memory) -> Action:
+def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memory: Memory | None) -> Action:
     """Return the next action where branches run: what ends the run comes first, then records, then calls.
 
     The calls are those of one branch: their starts are recorded before it is asked again, so that rules count them.
@@ -139,32 +116,37 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memo
     if is_joined(plan, state):
         return join(plan, state)
     starting = [*may_start(plan, fork)]
-    if plan.one_by_one and fork.stops and starting:  # so that one that was under way may follow one that has failed
-        return branch_started(plan, state, min(starting))
+    if plan.one_by_one:
+        return _one_by_one(plan, state, starting, under_way)
     owing, is_near = _owing(plan, state)
-    memory = {} if is_near else memory  # near it, what a branch does depends on what its siblings have spent
-    read = _shared(state)
-    found: Action = IDLE
-    for number in sorted([*starting, *fork.running]) if starting else fork.running:
-        own = fork.branches[number].state
-        action: Action = IDLE
-        if own is None:
-            # A start ends no run: it need not be written where an event comes before it.
-            action = found if isinstance(found, Event) else branch_started(plan, state, number)
-        elif not (under_way and _awaits_call(plan, own, under_way)):
-            known = memory.get(number)
-            if known is None or known.own is not own or known.read != read or not known.is_settled:
-                known = _ask(plan, state, number, owing, under_way, memory)
-            action = known.action
-        if isinstance(action, Event):
-            if "ends" in action.body:
-                return with_doubts(plan, state, action)
-            found = found if isinstance(found, Event) else action
-        elif found is IDLE:
-            found = action
-        if plan.one_by_one and (action is not IDLE or _is_under_way(state, number, under_way)):
-            break
-    return found
+    if memory is None or is_near:  # near it, what a branch does depends on what its siblings have spent
+        memory = Memory()
+    for number in memory.outdated(plan, state, fork, under_way):
+        action = _ask(plan, state, number, owing, under_way, memory)
+        if type(action) is Event and "ends" in action.body:
+            return with_doubts(plan, state, action)
+        memory.keep(number, fork.branches[number], action)
+    first = min((*starting, *memory.events), default=None)
+    if first is None:
+        return memory.calls[min(memory.calls)] if memory.calls else IDLE
+    return memory.events.get(first) or branch_started(plan, state, first)
+
+
+def _one_by_one(plan: Plan, state: State, starting: list[int], under_way: UnderWay) -> Action:
+    """Return the next action of the first branch that does something, or whose calls are under way."""
+    fork = state.fork
+    assert fork is not None
+    if fork.stops and starting:  # so that one that was under way may follow one that has failed
+        return branch_started(plan, state, starting[0])
+    for number in sorted([*starting, *fork.running]):
+        if number in starting:
+            return branch_started(plan, state, number)
+        action = _ask(plan, state, number, _owing(plan, state)[0], under_way, Memory())
+        if type(action) is Event and "ends" in action.body:
+            return with_doubts(plan, state, action)
+        if action is not IDLE or _is_under_way(state, number, under_way):
+            return action
+    return IDLE
 
 
 def _owing(plan: Plan, state: State) -> tuple[int, bool]:
@@ -177,24 +159,21 @@ def _owing(plan: Plan, state: State) -> tuple[int, bool]:
     return owing, out_of_steps(plan, state, owing + plan.most_cost)
 
 
-def _shared(state: State) -> tuple[Any, ...]:
-    """Return what decisions about one branch read that another one may change, far from the budget of steps."""
-    return state.monitors, state.tokens, state.cost
+def _ask(plan: Plan, state: State, number: int, owing: int, under_way: UnderWay, memory: Memory) -> Action:
+    """Ask a branch what it does next, where `owing` attempts are to come for which the budget has not paid.
 
-
-def _ask(plan: Plan, state: State, number: int, owing: int, under_way: UnderWay, memory: Memory) -> Asked:
-    """Ask a branch what it does next, where `owing` attempts are to come for which the budget has not paid."""
+    Those that its siblings owe count as paid. They follow from the records alone, so it makes no difference whether a
+    process waits for them by now.
+    """
     assert state.fork is not None
-    own, known = state.fork.branches[number].state, memory.get(number)
+    own = state.fork.branches[number].state
     assert own is not None
-    inner = {} if known is None else known.inner
+    if under_way and _awaits_call(plan, own, under_way):
+        return IDLE
     others = owing - owed(own) if owing and not state.is_once_sized else 0
-    action = decide(plan, beside(plan, state, number, others), under_way, inner)
-    if len(memory) > MAX_ASKED:
-        memory.clear()
-    is_settled = own.calls is None and own.fork is None
-    memory[number] = asked = Asked(own, _shared(state), action, inner, is_settled)
-    return asked
+    inner = None if own.fork is None else memory.inner.setdefault(number, Memory())
+    seen = seen_by(plan, state, number)
+    return decide(plan, seen._replace(steps=seen.steps + others) if others else seen, under_way, inner)
 
 
 def _is_under_way(state: State, number: int, under_way: UnderWay) -> bool:

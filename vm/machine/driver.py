@@ -17,7 +17,6 @@ from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge
-from stepward.vm.machine.decide import Memory
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, made, unsealed
 from stepward.vm.machine.forks import within
@@ -27,6 +26,7 @@ from stepward.vm.machine.holed import text_of
 from stepward.vm.machine.keeping import UNDER_WAY, Abandoned, Part
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
+from stepward.vm.machine.memory import Memory
 from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.setup import Setup
@@ -73,7 +73,7 @@ class Driver:
         self.plan = plan
         self.run = run
         self.state = state
-        self.memory: Memory = {}
+        self.memory = Memory()
         self.lease = lease
         self.committed = (state, last)
         self.pending: list[Pending] = []
@@ -286,7 +286,7 @@ class Driver:
         """Make an attempt of a call of the present step, and record its outcome."""
         setup = self.setup
         sub, step, visit, attempt, performance, _, _, _, _, is_started, _, frame = call
-        plan = self.plan.steps[self.here(call).at].calls[sub]
+        plan = self.plan.calls[step]
         if call.is_retry and not call.is_started:
             await self.pause(call, nullcontext)
         if not is_started and (self.state.is_cancelled or self.is_stopping or is_out_of_time(self)):

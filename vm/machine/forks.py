@@ -9,33 +9,29 @@ state is not: what siblings have left by now depends on timing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.state import OWN_PARTS, READY, Branch, Fork, State, owner_of
+from stepward.vm.machine.state import OWN_PARTS, READY, STAYING, Branch, Fork, State, owner_of
 
 
 class MisfitError(StepwardError):
     """An event can't happen in this state: its journal was not written by the machine for this program."""
 
 
-def _with_run(state: State, run: State) -> State:
-    """Return a state with what belongs to the run as a whole from another state."""
-    return tuple.__new__(State, state[:OWN_PARTS] + run[OWN_PARTS:])
-
-
 def seen_by(plan: Plan, state: State, number: int) -> State:
     """Return the state of a branch that has started, with what belongs to the run as a whole."""
-    assert state.fork is not None
-    own = state.fork.branches[number].state
+    fork = state.fork
+    assert fork is not None
+    own = fork.branches[number].state
     assert own is not None, "the branch has started and not ended"
-    seen = _with_run(own, state)
+    seen: State = tuple.__new__(State, own[:OWN_PARTS] + state[OWN_PARTS:])
     if own.monitors is state.monitors:
         return seen
-    return seen._replace(monitors=plan.watch.shared(own.monitors, state.monitors, owner_of(plan, state.fork, number)))
+    return seen._replace(monitors=plan.watch.shared(own.monitors, state.monitors, owner_of(plan, fork, number)))
 
 
 def owed(state: State) -> int:
@@ -45,35 +41,30 @@ def owed(state: State) -> int:
     return sum([owed(own) for number in state.fork.running if (own := state.fork.branches[number].state) is not None])
 
 
-def beside(plan: Plan, state: State, number: int, others: int) -> State:
-    """Return the state of a branch as that decides on it: the attempts that its siblings owe, `others`, are paid for.
-
-    They follow from the records alone, so it makes no difference whether a process waits for them by now.
-    """
-    seen = seen_by(plan, state, number)
-    return seen._replace(steps=seen.steps + others) if others else seen
-
-
 def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
     """Return the state of a run after an event in one of its branches; `own` is that of the branch."""
     fork = state.fork
     assert fork is not None
-    branch = Branch(own) if own.result is None else own.result._replace(monitors=own.monitors)
-    changes: dict[str, Any] = {"fork": fork.changed(number, branch)}
-    if own.monitors is not state.monitors:
-        changes["monitors"] = plan.watch.shared(state.monitors, own.monitors, owner_of(plan, fork, number))
-    state = _with_run(state, own).changed(changes)
-    status = RUNNING if branch.state is not None and own.status == RUNNING else _status(plan, state)
-    return state if status == state.status else state._replace(status=status)
+    result, monitors = own.result, own.monitors
+    if monitors is not state.monitors:
+        monitors = plan.watch.shared(state.monitors, monitors, owner_of(plan, fork, number))
+    if result is None:
+        fork = fork.changed(number, Branch(own))
+        status = RUNNING if own.status == RUNNING else _status(plan, fork, own)
+    else:
+        fork = fork.changed(number, result._replace(monitors=own.monitors))
+        status = _status(plan, fork, own)
+    # As `_replace`: every event in a branch changes these three, and what belongs to the run as a whole.
+    changed = (fork, status, monitors)
+    return tuple.__new__(State, state[: STAYING - 1] + changed + state[STAYING + 2 : OWN_PARTS] + own[OWN_PARTS:])
 
 
-def _status(plan: Plan, state: State) -> str:
-    """Return the status of a run with branches: it runs as long as something in it can go on."""
-    fork = state.fork
-    assert fork is not None
+def _status(plan: Plan, fork: Fork, own: State) -> str:
+    """Return the status of a run with branches, of which `own` has changed last: it runs as long as something in it can
+    go on."""
     going_on = [fork.branches[number].state for number in fork.running]
-    found = {own.status for own in going_on if own is not None}
-    if state.is_cancelled or RUNNING in found or not found or any(may_start(plan, fork)):
+    found = {one.status for one in going_on if one is not None}
+    if own.is_cancelled or RUNNING in found or not found or any(may_start(plan, fork)):
         return RUNNING
     return IN_DOUBT if IN_DOUBT in found else SUSPENDED
 
@@ -126,7 +117,7 @@ def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
 def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
     """Return the branch to which a frame leads, None for the frame of the state itself; raises MisfitError for others.
 
-    The branch need not have started.
+    The branch need not have started; `Fork.names` has those that go on.
     """
     fork, around = state.fork, state.frame
     if fork is None or frame == around:
@@ -144,8 +135,8 @@ def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
 def within(plan: Plan, state: State, frame: FrameName) -> State:
     """Return the state as a frame sees it; raises MisfitError if that is not open."""
     while state.fork is not None and frame != state.frame:
-        number = branch_of(plan, state, frame)
-        if number is None or state.fork.branches[number].state is None:
+        number = state.fork.names.get(frame[: len(state.frames) + 1])
+        if number is None:
             raise MisfitError(f"an event is in the frame {frame}, which is not open")
         state = seen_by(plan, state, number)
     return state

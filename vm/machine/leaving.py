@@ -91,7 +91,7 @@ def leave(
             raise MisfitError(f"the run ends {status} after `{step.id}`")
     trace = traced(state.trace, event)
     # As `changed`, of which most steps would change ten parts.
-    changed = (status, reason, at, slots, None, idle, size, monitors, trace, steps)
+    changed = (status, monitors, reason, at, slots, None, idle, size, trace, steps)
     left: State = tuple.__new__(State, state[:STAYING] + changed + state[OWN_PARTS + 1 :])
     return left._replace(error=body["error"]) if "ends" in body and "error" in body else left
 

@@ -10,10 +10,11 @@ from typing import Any, Final, Protocol
 
 from stepward.vm.journal.store import LeaseLost
 from stepward.vm.machine.calls import used_up
-from stepward.vm.machine.decide import Memory
+from stepward.vm.machine.decide import NOBODY
 from stepward.vm.machine.events import Call, Calls, Event
 from stepward.vm.machine.holding import look
 from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.memory import Memory
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State
@@ -94,9 +95,13 @@ class _Members:
 
     async def start_more(self) -> bool:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
-        driver = self.driver
-        while await self._has_looked() and not driver.is_stopping and len(driver.pending) < MAX_PENDING:
-            action = next_action(driver, frozenset(self.tasks))
+        driver, breakers = self.driver, self.driver.setup.breakers
+        while not driver.is_stopping and len(driver.pending) < MAX_PENDING:
+            if breakers.is_stale:
+                await self._look()
+            if self.errors:
+                break
+            action = next_action(driver, frozenset(self.tasks) if self.tasks else NOBODY)
             if isinstance(action, Calls):
                 for call in action.calls:
                     assert (call.frame, call.sub) not in self.tasks, "a call that is under way is not to be made"
@@ -116,15 +121,13 @@ class _Members:
             self._stop_sleepers()
         return bool(self.tasks)
 
-    async def _has_looked(self) -> bool:
-        """Know which breakers are open, for the next decision; return whether there is no error so far."""
+    async def _look(self) -> None:
+        """Ask which breakers are open, for the next decision."""
         try:
-            if self.driver.setup.breakers.is_stale:
-                await look(self.driver)
+            await look(self.driver)
         except Exception as error:  # the calls under way come back first
             self.errors.append(error)
         self.gather()  # some may have come back meanwhile
-        return not self.errors
 
     async def until_due(self) -> float | None:
         """Return the seconds until a wait is over; None without a wait, or if no call may start any more."""

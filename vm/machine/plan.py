@@ -306,14 +306,14 @@ class Plan:
         self.input_types = {name: self.meaning.typing.effective(source) for name, source in self.inputs.items()}
         for name in (*self.inputs, *self.meaning.names.variables):
             self.slot((name,))
-        layout = program.layout
-        self.forks = layout.forks
-        branches = [(at, fork.branches) for at, fork in self.forks.items()]
-        self.numbers = {(at, layout.steps[one].id): number for at, many in branches for number, one in enumerate(many)}
+        layout, self.forks = program.layout, program.layout.forks
+        branches = [(at, number, one) for at, fork in self.forks.items() for number, one in enumerate(fork.branches)]
+        self.numbers = {(at, layout.steps[one].id): number for at, number, one in branches}
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(layout.steps))
+        self.calls = {call.id: call for step in self.steps for call in step.calls}
         self.most_cost = max(step.cost for step in self.steps)
         self.has_sensitive = any(map(is_sensitive, self._types()))
-        has_deadline = any(call.deadline is not None for step in self.steps for call in step.calls)
+        has_deadline = any(call.deadline is not None for call in self.calls.values())
         self.waits = has_deadline or any(isinstance(step, WaitStep) for step in layout.steps)
         self.bodies = {
             owner: BodyPlan(self, body, step)
@@ -432,7 +432,7 @@ class Plan:
     @cached_property
     def suspends(self) -> bool:
         """Whether some tool of the program may suspend a run."""
-        return any(call.may_suspend for step in self.steps for call in step.calls)
+        return any(call.may_suspend for call in self.calls.values())
 
     @cached_property
     def names_of_slots(self) -> dict[int, str]:

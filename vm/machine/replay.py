@@ -30,11 +30,12 @@ from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, 
 from stepward.vm.machine.chains import Load, chain_before, link_misfit, link_of, reader, turn_link_misfit
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.deadlines import overdue
-from stepward.vm.machine.decide import UnderWay, decide
+from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Action, Call, Calls, Event
 from stepward.vm.machine.forks import may_start, seen_at
 from stepward.vm.machine.history import History, Plans, applied, load, stored_plan, unfold
 from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.memory import UnderWay
 from stepward.vm.machine.moving import FIELDS as MOVE_FIELDS
 from stepward.vm.machine.moving import move_misfit
 from stepward.vm.machine.ordering import open_calls

@@ -134,14 +134,18 @@ class Branch(NamedTuple):
     monitors: tuple[Any, ...] = ()
 
 
+_NO_NAMES: Final[Mapping[FrameName, int]] = {}
+
+
 class Fork(NamedTuple):
     """The branches of a step that has started: its position, its visit, and the branches in the order of the layout.
 
     The items of a for_each step that run at once are such branches, in the order of the list; `items` are the items.
     `round` counts the attempts of the step, and `stops` says that no item starts after one has failed.
 
-    `running` are the numbers of the branches that go on, `begun` counts those that have started, and `has_failed` says
-    that one has failed: what comes next is found by these, so that it takes no longer with more items.
+    `running` are the numbers of the branches that go on, and `names` has them by the names of their frames; `begun`
+    counts those that have started, and `has_failed` says that one has failed: what comes next is found by these, so
+    that it takes no longer with more items.
     """
 
     at: int
@@ -151,6 +155,7 @@ class Fork(NamedTuple):
     round: int = 1
     stops: bool = False
     running: tuple[int, ...] = ()
+    names: Mapping[FrameName, int] = _NO_NAMES
     begun: int = 0
     has_failed: bool = False
 
@@ -161,15 +166,21 @@ class Fork(NamedTuple):
 
     def changed(self, number: int, branch: Branch) -> Fork:
         """Return the fork in which a branch has become `branch`: it starts, goes on or ends."""
-        before, running = self.branches[number], self.running
-        if (before.state is None) is not (branch.state is None):
-            running = tuple(sorted({*running} ^ {number}))
-        branches = list(self.branches)
-        branches[number] = branch
-        begun = self.begun + (before.state is None and not before.is_done)
-        has_failed = self.has_failed or branch.failure is not None
-        return Fork(
-            self.at, self.visit, tuple(branches), self.items, self.round, self.stops, running, begun, has_failed
+        before = self.branches[number]
+        many = list(self.branches)
+        many[number] = branch
+        at, visit, _, *rest = self
+        changed = tuple.__new__(Fork, (at, visit, tuple(many), *rest))  # as `Fork`, which is a Python function
+        if before.state is not None and branch.state is not None:  # it goes on
+            return changed
+        names = {name: one for name, one in self.names.items() if one != number}
+        if branch.state is not None:
+            names[branch.state.frame] = number
+        return changed._replace(
+            names=names,
+            running=tuple(sorted(names.values())),
+            begun=self.begun + (before.state is None and not before.is_done),
+            has_failed=self.has_failed or branch.failure is not None,
         )
 
 
@@ -182,20 +193,20 @@ class _Parts(NamedTuple):
     error: str = ""
     each: Each | None = None
     frames: tuple[Frame, ...] = ()
-    fork: Fork | None = None
     result: Branch | None = None
     moved: str = ""
     due: int = 0
     is_once_sized: bool = False
-    # These change.
+    fork: Fork | None = None
+    # These change; an event in a branch changes the first two of them in the state around it, and `fork`.
     status: str = RUNNING
+    monitors: tuple[Any, ...] = ()
     reason: str = ""
     at: int = 0
     slots: Slots = ()
     calls: tuple[CallState, ...] | None = None
     idle: int = 0
     size: int = 0
-    monitors: tuple[Any, ...] = ()
     trace: bytes = NO_DIGEST
     # These belong to the run as a whole.
     steps: int = 0

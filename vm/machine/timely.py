@@ -9,9 +9,10 @@ from math import inf
 from typing import Final, Protocol
 
 from stepward.vm.machine.deadlines import overdue
-from stepward.vm.machine.decide import NOBODY, Memory, UnderWay, decide
+from stepward.vm.machine.decide import NOBODY, decide
 from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import Action, Event
+from stepward.vm.machine.memory import Memory, UnderWay
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State

@@ -12,7 +12,6 @@ from machines import Bench, ask, assign, check, end, program, tool
 from siblings import killed, took
 from stepward.vm import InDoubt, ModelReply, Run, Suspend
 from stepward.vm.errors import ProgramError
-from stepward.vm.machine import decide
 from stepward.vm.machine.history import fold, load
 from stepward.vm.machine.state import Limits, snapshot
 
@@ -312,16 +311,6 @@ def test_what_a_reply_cost_counts_for_a_sibling_that_has_been_asked_before_it() 
     run = bench.run(made(fork("p", left=branch(ask("a")), right=branch(ask("b"))), end("z"), max_tokens=5))
     assert (run.status, run.reason) == ("BUDGET_EXCEEDED", "max_tokens")
     assert [asked.step for asked in bench.model.asked] == ["a"]
-
-
-@pytest.mark.parametrize("most", [0, 1_000])
-def test_a_short_memory_changes_no_decision(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "MAX_ASKED", most)
-    inner = fork("q", x=branch(tool("t"), assign("s", v=1)), y=branch(tool("u")), o=branch(assign("r", w=2)))
-    bench = Bench()
-    run = bench.run(made(fork("p", left=branch(inner, tool("v")), right=branch(tool("w"), tool("k"))), end("z")))
-    assert run.status == "SUCCESS"
-    assert bench.tools.steps() == ["t", "u", "v", "w", "k"]
 
 
 # -- crashes -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,68 @@
+"""What branches do next, remembered for whoever decides often about one run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepward.vm.machine.events import Action, Calls, Event
+from stepward.vm.machine.forks import number_of
+from stepward.vm.machine.keys import FrameName
+from stepward.vm.machine.plan import Plan
+from stepward.vm.machine.state import Branch, Fork, State
+
+UnderWay = frozenset[tuple[FrameName, int]]
+"""Calls that go on in this process, or wait to be tried again: the frame of each, and its position in its step."""
+
+
+class Memory:
+    """What the branches that go on do next: each would say it again until something has changed that it reads.
+
+    `asked` are the branches as they were when they were asked, by number; `events` and `calls` are what they do next,
+    if anything. `inner` are the memories of branches with branches of their own.
+    """
+
+    __slots__ = ("_read", "_running", "_under_way", "asked", "calls", "events", "inner")
+
+    def __init__(self) -> None:
+        self.asked: dict[int, Branch] = {}
+        self.events: dict[int, Event] = {}
+        self.calls: dict[int, Calls] = {}
+        self.inner: dict[int, Memory] = {}
+        self._read: tuple[Any, ...] = ()
+        self._running: tuple[int, ...] = ()
+        self._under_way: UnderWay = frozenset()
+
+    def outdated(self, plan: Plan, state: State, fork: Fork, under_way: UnderWay) -> list[int]:
+        """Return the branches that have to be asked, in their order; forget those that have ended.
+
+        A branch reads its own state, what rules, tokens and costs have come to in the run, and which of its calls are
+        under way.
+        """
+        read = (state.monitors, state.tokens, state.cost)
+        if read != self._read:
+            self._read = read
+            self.asked.clear()
+        if under_way != self._under_way:
+            depth = len(state.frame)
+            for frame, _ in under_way ^ self._under_way:
+                number = number_of(plan, fork, frame[depth][3]) if len(frame) > depth else None
+                if number is not None:
+                    self.asked.pop(number, None)
+            self._under_way = under_way
+        running, branches, asked = fork.running, fork.branches, self.asked
+        if running is not self._running:
+            for number in set(self._running).difference(running):
+                for known in (asked, self.events, self.calls, self.inner):
+                    known.pop(number, None)
+            self._running = running
+        return [number for number in running if asked.get(number) is not branches[number]]
+
+    def keep(self, number: int, branch: Branch, action: Action) -> None:
+        """Remember what a branch does next."""
+        self.asked[number] = branch
+        self.events.pop(number, None)
+        self.calls.pop(number, None)
+        if type(action) is Event:
+            self.events[number] = action
+        elif type(action) is Calls:
+            self.calls[number] = action
