@@ -63,7 +63,7 @@ FOURTEENTH: Final = (
     After one has failed, none starts, unless the step skips those that fail.
     \"""
     if fork.begun == len(fork.branches):
-        return
+        return ()
     if fork.items is not None:
         if len(fork.running) < plan.bodies[fork.at].most_beside and not fork.has_stopped:
 """,
@@ -72,7 +72,7 @@ FOURTEENTH: Final = (
     step skips those that fail.
     \"""
     if fork.begun == len(fork.branches):
-        return
+        return ()
     if fork.items is not None:
         states = (fork.branches[number].state for number in fork.running)
         going_on = sum(own is not None and own.status != SUSPENDED for own in states)

@@ -216,10 +216,10 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
             (
                 "vm/machine/forks.py",
                 """\
-    return tuple.__new__(State, state[: STAYING - 1] + changed + state[STAYING + 2 : OWN_PARTS] + own[OWN_PARTS:])
+    return tuple.__new__(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
 """,
                 """\
-    found = tuple.__new__(State, state[: STAYING - 1] + changed + state[STAYING + 2 : OWN_PARTS] + own[OWN_PARTS:])
+    found = tuple.__new__(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
     return found._replace(cost=state.cost)
 """,
             ),

@@ -167,10 +167,14 @@ from stepward.vm.machine.events import RUNNING
             (
                 "vm/machine/decide.py",
                 """\
-            if "ends" in action.body:
+        if type(action) is Event and "ends" in action.body:
+            return with_doubts(plan, state, action)
+        memory.keep(number, fork.branches[number], action)
 """,
                 """\
-            if action.kind == "ended":
+        if type(action) is Event and action.kind == "ended":
+            return with_doubts(plan, state, action)
+        memory.keep(number, fork.branches[number], action)
 """,
             ),
         ),

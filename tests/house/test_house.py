@@ -172,7 +172,20 @@ CORE = (
         "holed",
         "items",
     ),
-    *("keys", "leaving", "monitors", "ordering", "plan", "runnable", "sizes", "slots", "state", "traces", "waits"),
+    *(
+        "keys",
+        "leaving",
+        "memory",
+        "monitors",
+        "ordering",
+        "plan",
+        "runnable",
+        "sizes",
+        "slots",
+        "state",
+        "traces",
+        "waits",
+    ),
 )
 
 

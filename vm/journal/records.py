@@ -37,7 +37,7 @@ _OF_KIND: Final = (
 )
 """The lowest version of a kind, where that is not the first."""
 
-_LATER_FIELDS: Final = LATER_NOTES.union(TIME_NOTES.values(), BODY_FIELDS)
+_LATER_FIELDS: Final = LATER_NOTES.union(TIME_NOTES.values(), BODY_FIELDS) - {"frame"}
 
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
 RECORD_TAG: Final = b"stepward.record.1\n"
@@ -71,6 +71,8 @@ class Record(NamedTuple):
 def version_of(kind: str, body: Collection[str], note: Collection[str]) -> int:
     """Return the lowest version of a record that has its kind, and the fields of its body and its note."""
     version = _OF_KIND.get(kind, 1)
+    if "frame" in body:
+        version = max(version, BODY_FIELDS["frame"])
     if _LATER_FIELDS.isdisjoint(body) and _LATER_FIELDS.isdisjoint(note):
         return version
     if TIME_NOTES.get(kind) in note:

@@ -19,6 +19,7 @@ from stepward.vm.machine.calls import (
     after,
     ended,
     guardrail_rejection,
+    item_started,
     name_of,
     named,
     out_of_steps,
@@ -92,7 +93,7 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
     body, step = plan.bodies[each.at], plan.steps[each.at]
     if each.failed is None and each.item < len(each.items):
         name = (*state.frame, (step.id, each.visit, each.round, each.item))
-        return event("item", {"frame": name, "step": step.id, "visit": each.visit})
+        return item_started(step, each.visit, name)
     said = place_of(state, step.id, each.visit)
     failed = each.failed
     if failed is None:

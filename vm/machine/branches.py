@@ -8,7 +8,7 @@ from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps.catching import DEPENDENCY
 from stepward.vm.machine.bodies import cleared, listed, memories_of, trace_of_branches
-from stepward.vm.machine.calls import after, ended, named, out_of_steps, place_of
+from stepward.vm.machine.calls import after, ended, item_started, named, out_of_steps, place_of
 from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.forks import MisfitError, branch_of, may_start, member
 from stepward.vm.machine.keys import FrameName
@@ -17,7 +17,7 @@ from stepward.vm.machine.ordering import output_changes
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.sizes import oversize, recorded_size
 from stepward.vm.machine.slots import UNDEFINED, get, put
-from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, State
+from stepward.vm.machine.state import Branch, Each, Failure, Fork, Frame, State, owner_of
 from stepward.vm.machine.traces import traced
 from stepward.vm.values import FrozenMap
 
@@ -33,7 +33,7 @@ def branch_started(plan: Plan, state: State, number: int) -> Event:
     """Return the event with which a branch starts."""
     fork = _fork(state)
     step = plan.steps[fork.at]
-    return event("item", {"frame": _name(plan, state, number), "step": step.id, "visit": fork.visit})
+    return item_started(step, fork.visit, _name(plan, state, number))
 
 
 def _fork(state: State) -> Fork:
@@ -179,20 +179,19 @@ def _begun(plan: Plan, state: State, number: int, event: Event) -> State:
         raise MisfitError("a branch starts that can't start now")
     position, _, before = member(plan, fork, number)
     body = plan.bodies[position]
-    given = [
-        change
-        for one in sorted(before)
-        for change in _bound(plan.steps[member(plan, fork, one).owner], fork.branches[one])
-    ]
-    earlier = [fork.branches[one].monitors for one in sorted(before)]
-    given_size = sum(_size(fork.branches[one].output) for one in before)
+    given, earlier, given_size = [*cleared(body)], [], 0
+    for one in sorted(before):
+        branch = fork.branches[one]
+        given += _bound(plan.steps[owner_of(plan, fork, one)], branch)
+        earlier.append(branch.monitors)
+        given_size += _size(branch.output)
     if fork.items is not None:
         given += [(body.item, fork.items[number])]
         given += [] if body.index == NOWHERE else [(body.index, number)]
     memories = plan.watch.forked(state.monitors, earlier)
     own = state._replace(
         at=body.first,
-        slots=put(state.slots, [*cleared(body), *given]),
+        slots=put(state.slots, given),
         calls=None,
         idle=0,
         size=state.size + given_size,

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, assert_never
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
-from stepward.vm.journal.canonical import LARGEST, ErasedError, is_sealed
+from stepward.vm.journal.canonical import LARGEST, ErasedError, canonical, is_sealed
 from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
@@ -15,9 +15,10 @@ from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, made, unsealed
+from stepward.vm.machine.events import NOTHING as NO_NOTE
 from stepward.vm.machine.forks import leaves, owed
 from stepward.vm.machine.holed import text_of
-from stepward.vm.machine.keys import shown
+from stepward.vm.machine.keys import FrameName, shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, fields_of
 from stepward.vm.machine.sizes import oversize, recorded_size, refusal
@@ -47,6 +48,12 @@ def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
     if state.frames:
         return {"step": step, "visit": visit, "frame": state.frames[-1].name}
     return {"step": step, "visit": visit}
+
+
+def item_started(step: StepPlan, visit: int, frame: FrameName) -> Event:
+    """Return the event with which an item of a step starts, or a branch."""
+    body = {"frame": frame, "step": step.id, "visit": visit}
+    return made("item", body, NO_NOTE, step.item.filled(canonical(frame), visit, ()))
 
 
 def out_of_steps(plan: Plan, state: State, cost: int) -> bool:

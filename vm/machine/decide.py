@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
 from stepward.vm.errors import EvaluationError
@@ -42,7 +43,7 @@ from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Event, Kind
 from stepward.vm.machine.forks import may_start, owed, seen_by
 from stepward.vm.machine.memory import Memory, UnderWay
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
-from stepward.vm.machine.sizes import oversize
+from stepward.vm.machine.sizes import may_be_oversize, oversize
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Fork, Reader, State, visits_of
 from stepward.vm.machine.waits import enter_wait
@@ -115,7 +116,7 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memo
         return _cancelled(plan, state)
     if is_joined(plan, state):
         return join(plan, state)
-    starting = [*may_start(plan, fork)]
+    starting = may_start(plan, fork)
     if plan.one_by_one:
         return _one_by_one(plan, state, starting, under_way)
     owing, is_near = _owing(plan, state)
@@ -126,13 +127,13 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memo
         if type(action) is Event and "ends" in action.body:
             return with_doubts(plan, state, action)
         memory.keep(number, fork.branches[number], action)
-    first = min((*starting, *memory.events), default=None)
-    if first is None:
-        return memory.calls[min(memory.calls)] if memory.calls else IDLE
-    return memory.events.get(first) or branch_started(plan, state, first)
+    if starting or memory.events:
+        first = min([*starting, *memory.events])
+        return memory.events.get(first) or branch_started(plan, state, first)
+    return memory.calls[min(memory.calls)] if memory.calls else IDLE
 
 
-def _one_by_one(plan: Plan, state: State, starting: list[int], under_way: UnderWay) -> Action:
+def _one_by_one(plan: Plan, state: State, starting: Sequence[int], under_way: UnderWay) -> Action:
     """Return the next action of the first branch that does something, or whose calls are under way."""
     fork = state.fork
     assert fork is not None
@@ -256,7 +257,7 @@ def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, vis
     leaving = successor_fields(plan, step.transitions["success"])
     body = {**place_of(state, step.id, visit), "values": values, **leaving}
     done = unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
-    too_large = oversize(plan, state, step, values)
+    too_large = oversize(plan, state, step, values) if may_be_oversize(state, done) else None
     return done if too_large is None else _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
 
 

@@ -93,6 +93,8 @@ _FIRST: Final = ("limits", "run")
 
 def _note_text(note: Mapping[str, Any]) -> str:
     """Return the canonical text of a note; those of most records are numbers, a digest that is a key, and an id."""
+    if not note:
+        return "{}"
     names = tuple(note)
     if names == _TIMES:
         attempt, performance, started, took = note.values()

@@ -8,14 +8,14 @@ state is not: what siblings have left by now depends on timing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.state import OWN_PARTS, READY, STAYING, Branch, Fork, State, owner_of
+from stepward.vm.machine.state import OUTER_PARTS, OWN_PARTS, READY, Branch, Fork, State, owner_of
 
 
 class MisfitError(StepwardError):
@@ -52,18 +52,16 @@ def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
         fork = fork.changed(number, Branch(own))
         status = RUNNING if own.status == RUNNING else _status(plan, fork, own)
     else:
-        fork = fork.changed(number, result._replace(monitors=own.monitors))
+        fork = fork.changed(number, Branch(*result[:-1], own.monitors))
         status = _status(plan, fork, own)
-    # As `_replace`: every event in a branch changes these three, and what belongs to the run as a whole.
     changed = (fork, status, monitors)
-    return tuple.__new__(State, state[: STAYING - 1] + changed + state[STAYING + 2 : OWN_PARTS] + own[OWN_PARTS:])
+    return tuple.__new__(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
 
 
 def _status(plan: Plan, fork: Fork, own: State) -> str:
     """Return the status of a run with branches, of which `own` has changed last: it runs as long as something in it can
     go on."""
-    going_on = [fork.branches[number].state for number in fork.running]
-    found = {one.status for one in going_on if one is not None}
+    found = {one.status for number in fork.running if (one := fork.branches[number].state) is not None}
     if own.is_cancelled or RUNNING in found or not found or any(may_start(plan, fork)):
         return RUNNING
     return IN_DOUBT if IN_DOUBT in found else SUSPENDED
@@ -95,23 +93,25 @@ def number_of(plan: Plan, fork: Fork, name: str | int) -> int | None:
     return plan.numbers.get((fork.at, name)) if type(name) is str else None
 
 
-def may_start(plan: Plan, fork: Fork) -> Iterator[int]:
-    """Yield the branches that may start now: all that they depend on have succeeded.
+def may_start(plan: Plan, fork: Fork) -> Sequence[int]:
+    """Return the branches that may start now, in their order: all that they depend on have succeeded.
 
     Items start in their order, while fewer than `max_concurrency` go on; one that waits for somebody goes on, too.
     After one has failed, none starts, unless the step skips those that fail.
     """
     if fork.begun == len(fork.branches):
-        return
+        return ()
     if fork.items is not None:
         if len(fork.running) < plan.bodies[fork.at].most_beside and not fork.has_stopped:
-            yield fork.begun
-        return
+            return (fork.begun,)
+        return ()
     needs = plan.forks[fork.at].needs
-    for number, branch in enumerate(fork.branches):
-        is_new = branch.state is None and not branch.is_done
-        if is_new and all(fork.branches[one].is_done and fork.branches[one].failure is None for one in needs[number]):
-            yield number
+    is_good = [branch.is_done and branch.failure is None for branch in fork.branches]
+    return [
+        number
+        for number, branch in enumerate(fork.branches)
+        if branch.state is None and not branch.is_done and all(is_good[one] for one in needs[number])
+    ]
 
 
 def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:

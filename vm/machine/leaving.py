@@ -90,8 +90,8 @@ def leave(
         if body.get("ends") != status or body.get("reason") != reason:
             raise MisfitError(f"the run ends {status} after `{step.id}`")
     trace = traced(state.trace, event)
-    # As `changed`, of which most steps would change ten parts.
-    changed = (status, monitors, reason, at, slots, None, idle, size, trace, steps)
+    # As `changed`, of which most steps would change ten parts; nothing is left while branches run.
+    changed = (reason, at, slots, None, idle, size, trace, None, status, monitors, steps)
     left: State = tuple.__new__(State, state[:STAYING] + changed + state[OWN_PARTS + 1 :])
     return left._replace(error=body["error"]) if "ends" in body and "error" in body else left
 

@@ -55,7 +55,11 @@ class Memory:
                 for known in (asked, self.events, self.calls, self.inner):
                     known.pop(number, None)
             self._running = running
-        return [number for number in running if asked.get(number) is not branches[number]]
+        found = []
+        for number in running:
+            if asked.get(number) is not branches[number]:
+                found.append(number)
+        return found
 
     def keep(self, number: int, branch: Branch, action: Action) -> None:
         """Remember what a branch does next."""

@@ -190,6 +190,8 @@ class Watch:
 
     def forked(self, memories: tuple[Any, ...], before: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
         """Return the memories at the start of a branch; `before` are those at the ends of branches before it."""
+        if not self.monitors:
+            return memories
         return tuple(
             monitor.automaton.forked(memory, [one[number] for one in before])
             for number, (monitor, memory) in enumerate(zip(self.monitors, memories, strict=True))

@@ -42,7 +42,7 @@ from stepward.vm.language.steps.wait import microseconds
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, patterns_of
 from stepward.vm.machine.events import Call, Calls
-from stepward.vm.machine.holed import Start, Texts, text_of
+from stepward.vm.machine.holed import Holed, Start, Texts, text_of
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.runnable import require_runnable
 from stepward.vm.machine.slots import UNDEFINED, empty, put
@@ -144,13 +144,15 @@ class StepPlan:
     """A step of the program's list. `is_parallel`: its calls are sub-steps. `subs` are the positions of calls by id.
 
     `is_computed`: it is a `compute` step; `computes` is the name of its value in records, `returns` its type.
-    `after_success` are the fields of the record of a call by which its success leaves the step.
+    `after_success` are the fields of the record of a call by which its success leaves the step; `item` is the text of
+    that with which an item or a branch starts.
     """
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
         self.position, self.id, self.step = position, step.id, step
         self.is_parallel = isinstance(step, ParallelStep)
         self.is_fork, self.is_stage = isinstance(step, ParallelStep) and bool(step.branches), isinstance(step, Stage)
+        self.item = Holed("item", {"step": step.id}, "frame", is_framed=False)
         self.visits = NOWHERE if self.is_stage else plan.slot((step.id, "#visits"))
         self.max_visits = step.max_visits
         self.transitions: dict[str, Transition] = {}
@@ -177,8 +179,7 @@ class StepPlan:
             self.variable = NOWHERE if step.output_key is None else plan.slot((step.output_key,))
         self.calls = tuple(CallPlan(call, sub or 0, plan) for sub, call in step.calls)
         self.subs = {call.id: number for number, call in enumerate(self.calls)}
-        self.is_computed = isinstance(step, ComputeStep)
-        self.computes, self.returns = "", None
+        self.is_computed, self.computes, self.returns = isinstance(step, ComputeStep), "", None
         if isinstance(step, ComputeStep):
             self.computes = f"{step.id}.output" if step.output_key is None else step.output_key
             self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[step.id])
@@ -284,8 +285,7 @@ class Plan:
         meaning: Meaning | None = None,
     ) -> None:
         self.program = program
-        self.policies = tuple(policies)
-        self.waived = frozenset(waived)
+        self.policies, self.waived = tuple(policies), frozenset(waived)
         self.terms = (Terms(self.policies, self.waived), *later)
         self.names_errors = program.language == 2
         self.max_steps, self.max_stalled = program.max_steps, program.max_stalled_steps

@@ -167,21 +167,18 @@ class Fork(NamedTuple):
     def changed(self, number: int, branch: Branch) -> Fork:
         """Return the fork in which a branch has become `branch`: it starts, goes on or ends."""
         before = self.branches[number]
-        many = list(self.branches)
+        at, visit, branches, items, turn, stops, running, names, begun, has_failed = self
+        many = list(branches)
         many[number] = branch
-        at, visit, _, *rest = self
-        changed = tuple.__new__(Fork, (at, visit, tuple(many), *rest))  # as `Fork`, which is a Python function
-        if before.state is not None and branch.state is not None:  # it goes on
-            return changed
-        names = {name: one for name, one in self.names.items() if one != number}
-        if branch.state is not None:
-            names[branch.state.frame] = number
-        return changed._replace(
-            names=names,
-            running=tuple(sorted(names.values())),
-            begun=self.begun + (before.state is None and not before.is_done),
-            has_failed=self.has_failed or branch.failure is not None,
-        )
+        if before.state is None or branch.state is None:  # most go on
+            names = {name: one for name, one in names.items() if one != number}
+            if branch.state is not None:
+                names[branch.state.frame] = number
+            running = tuple(sorted(names.values()))
+            begun += before.state is None and not before.is_done
+            has_failed = has_failed or branch.failure is not None
+        # As `Fork`, which is a Python function.
+        return tuple.__new__(Fork, (at, visit, tuple(many), items, turn, stops, running, names, begun, has_failed))
 
 
 class _Parts(NamedTuple):
@@ -197,10 +194,7 @@ class _Parts(NamedTuple):
     moved: str = ""
     due: int = 0
     is_once_sized: bool = False
-    fork: Fork | None = None
-    # These change; an event in a branch changes the first two of them in the state around it, and `fork`.
-    status: str = RUNNING
-    monitors: tuple[Any, ...] = ()
+    # These change.
     reason: str = ""
     at: int = 0
     slots: Slots = ()
@@ -208,6 +202,10 @@ class _Parts(NamedTuple):
     idle: int = 0
     size: int = 0
     trace: bytes = NO_DIGEST
+    # Of these, every event in a branch changes those of the state around it, too.
+    fork: Fork | None = None
+    status: str = RUNNING
+    monitors: tuple[Any, ...] = ()
     # These belong to the run as a whole.
     steps: int = 0
     tokens: int = 0
@@ -273,10 +271,13 @@ class State(_Parts):
 _PLACES: Final = {name: place for place, name in enumerate(State._fields)}
 _BLANK: Final = State()
 
-STAYING: Final = 10
+STAYING: Final = 9
 """The number of parts in front that stay when a step is left."""
 
-assert State._fields[STAYING] == "status", "`leave` writes the parts from it to `steps`"
+assert State._fields[STAYING] == "reason", "`leave` writes the parts from it to `steps`"
+
+OUTER_PARTS: Final = State._fields.index("fork")
+"""The number of parts that stay in the state around a branch when something happens in that."""
 
 
 def before(plan: Plan) -> State:
