@@ -69,15 +69,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
 
 
-FEW_SCENES = 30
+FEW_SCENES = {"keys": 200}
+"""How many of the first scenes of a kind are few: of others 30. Those of keys take little time, and its canary shows
+late."""
 
 
 def _play_few_scenes() -> None:
-    """Let campaigns in tests play few recorded scenes of each kind: `test_recorded_scenes.py` plays all of them."""
+    """Let campaigns in tests play few recorded scenes of each kind: `test_recorded_scenes.py` plays more."""
     recorded: Any = sys.modules.get("stepward.sabotage.attacks.recorded")
     if recorded is not None and not MANY:
         every = recorded.recordings
-        recorded.recordings = lambda kind: every(kind)[:FEW_SCENES]
+        recorded.recordings = lambda kind: every(kind)[: FEW_SCENES.get(kind, 30)]
 
 
 def pytest_collection_finish() -> None:
