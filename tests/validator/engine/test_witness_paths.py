@@ -436,3 +436,29 @@ def test_what_would_make_a_sum_fail_is_said(amount: dict[str, Any], is_open: boo
     for one in found:
         assert "`add` succeeds in the run that was tried, where the path says that it fails" in one.message
         assert "it fails where `$total + $line` has over 1,000 digits" in one.message
+
+
+ASKS = {"id": "judge", "type": "llm", "prompt": "Is $order.name fine?", "allowed_outputs": ["good", "bad"]}
+ADDS = {"id": "add", "type": "set", "set": {"total": "$total + $order.amount"}}
+SENDS = {"id": "send", "type": "tool", "tool": "send", "args": {"to": "$order.mail.address"}}
+
+
+@pytest.mark.parametrize("before", [[], [ASKS], [ADDS], [SENDS], [ASKS, ADDS], [ADDS, SENDS, ASKS]])
+def test_items_without_a_type_have_what_the_steps_before_a_condition_read(before: list[dict[str, Any]]) -> None:
+    """A condition that takes no branch is reached only by an item with the fields that earlier steps read."""
+    which = {"id": "which", "type": "condition", "condition": "$order.kind == 'a'", "then": "last"}
+    last = {"id": "last", "type": "end", "output": "$order.kind"}
+    carry = {"carry": {"total": 0}} if ADDS in before else {}
+    each = {"id": "each", "type": "for_each", "items": "$load.output", "as": "order", "max_items": 9, **carry}
+    data = {
+        "language": 2,
+        "name": "orders",
+        "inputs": {},
+        "tools": {"load": {"effect": "read"}, "send": {"effect": "write", "idempotent": True}},
+        "steps": [tool("load", "load"), {**each, "steps": [*before, which, last]}, {"id": "over", "type": "end"}],
+    }
+    found = check(Program.from_dict(data)).findings
+    assert "SW408" not in {one.code for one in found}
+    (shown,) = [one for one in found if one.code == "SW302"]
+    assert shown.evidence is not None
+    assert shown.evidence.witness is not None

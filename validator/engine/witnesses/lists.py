@@ -11,6 +11,7 @@ from stepward.validator.engine.values.states import within
 from stepward.validator.engine.witnesses.choices import Spot, below
 from stepward.validator.engine.witnesses.reached import completed
 from stepward.validator.findings import Move
+from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import BranchStep
@@ -46,6 +47,15 @@ def lists_of(
         starts = [*taken, *[-1] * (size - len(taken))]
         # A path knows only those fields of an item that are asked for; its type requires others, too.
         yield spot, completed(tuple(map(known.get, starts[:size], items)), spec)
+
+
+def behind_lists(values: Mapping[Spot, Any], lists: Mapping[Spot, Any]) -> dict[Spot, Any]:
+    """Return values with lists in the order in which they replace parts of a value.
+
+    Fields of items come last: a list whose items have no declared type is made of plain ones, and would lose them.
+    """
+    of_items = {spot: value for spot, value in values.items() if ITEMS in spot[1]}
+    return {spot: value for spot, value in values.items() if spot not in of_items} | {**lists} | of_items
 
 
 def _passes(facts: ProgramFacts, path: Sequence[Move]) -> list[tuple[int, Spot, list[int]]]:

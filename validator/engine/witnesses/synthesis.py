@@ -28,7 +28,7 @@ from stepward.validator.engine.witnesses.choices import (
     replaced,
 )
 from stepward.validator.engine.witnesses.late import LateItems, as_taken
-from stepward.validator.engine.witnesses.lists import listed, lists_of
+from stepward.validator.engine.witnesses.lists import behind_lists, listed, lists_of
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.taken import budget, common, instead, is_recorded, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
@@ -407,7 +407,7 @@ class Witnesses:
         self._tries += 1
         given = partial(self._input, goal, values=values)
         lists = dict(lists_of(self.facts, goal.path, goal.known.items, given, self._first))
-        values = {**values, **lists}
+        values = behind_lists(values, lists)
         answers = list(self._script(goal, turns, values))
         witness = Witness(
             goal.claim,
