@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,9 @@ def before_run(journal: Journal, asked: Continuing, program: Program, policies: 
     return before_of(journal, asked, [one for one in policies if one.applies(program.name, program.source_name)])
 
 
-def planned_after(before: Before, program: Program, given: Mapping[str, str]) -> tuple[Plan, dict[str, str]]:
+def planned_after(
+    before: Before, program: Program, given: Mapping[str, str], accepted: Collection[str] = ()
+) -> tuple[Plan, dict[str, str]]:
     """Return the plan of a continuation and what it reads, `given` and whatever else has the name of an input.
 
     Raises MachineError if the program can't continue the run, and DocumentError if it can't run at all.
@@ -140,7 +142,7 @@ def planned_after(before: Before, program: Program, given: Mapping[str, str]) ->
         raise MachineError(f"`{program.name}` has no input `{unknown[0]}`", help)
     reads = {**before.reads_of(program), **given}
     try:
-        return before.plan(program, reads), reads
+        return before.plan(program, reads, accepted), reads
     except RunRefused as error:
         raise MachineError(str(error), _help(str(error), before)) from None
 
@@ -177,7 +179,14 @@ def begun(journal: Journal, before: Before) -> str | None:
     return None if last == before.run else last
 
 
-def continued(machine: ExecutionVM, before: Before, program: Program, reads: Mapping[str, str], by: str | None) -> Run:
+def continued(
+    machine: ExecutionVM,
+    before: Before,
+    program: Program,
+    reads: Mapping[str, str],
+    by: str | None,
+    accepted: Collection[str] = (),
+) -> Run:
     """Continue a run by a program that was accepted for it, if nothing has happened to the run meanwhile."""
     asked = before.asked
     return machine.continue_run_sync(
@@ -188,5 +197,6 @@ def continued(machine: ExecutionVM, before: Before, program: Program, reads: Map
         grant=asked.grant or {},
         after_failure=asked.after_failure,
         max_continuations=asked.max_continuations,
+        accept=accepted,
         by=by,
     )

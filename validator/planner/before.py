@@ -5,7 +5,7 @@ Texts of tools and models of that run are data, like everything that a model is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -96,7 +96,7 @@ class Before:
         """Return a program with the budgets that are left; raises RunRefused if none are."""
         return bounded(program, allowed_budgets(self.chain, self.asked.grant or {}))
 
-    def plan(self, program: Program, reads: Mapping[str, str] | None = None) -> Plan:
+    def plan(self, program: Program, reads: Mapping[str, str] | None = None, accept: Collection[str] = ()) -> Plan:
         """Return the plan with which a program continues the run; `reads` is what it reads, unless as `reads_of` says.
 
         Its program has the budgets that are left, its policies are in the state in which the runs have left them.
@@ -104,7 +104,8 @@ class Before:
         """
         asked = self.asked
         read = self.reads_of(program) if reads is None else reads
-        wanted = Wanted(program, read, self.head, asked.grant or {}, asked.after_failure, asked.max_continuations)
+        most = asked.max_continuations
+        wanted = Wanted(program, read, self.head, asked.grant or {}, asked.after_failure, most, accept)
         require_continuable(self.chain, wanted)
         plan, _, _ = prepared(self.chain, wanted, self.present)
         return plan

@@ -11,6 +11,7 @@ from stepward.vm.language.past import asked_steps
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.steps import InvokeStep, ToolCall, parts
+from stepward.vm.machine.binding import require_bound
 from stepward.vm.machine.continuing import (
     BUDGETS,
     ENDINGS,
@@ -34,7 +35,7 @@ MAX_CONTINUATIONS: Final = 3
 
 
 class Wanted(NamedTuple):
-    """A continuation that somebody asks for: its program, what it reads, and what the operator allows."""
+    """A continuation that somebody asks for: its program, what it reads, what the operator allows and accepts."""
 
     program: Program
     reads: Mapping[str, str]
@@ -42,6 +43,7 @@ class Wanted(NamedTuple):
     granted: Mapping[str, Any]
     after_failure: bool
     most: int
+    accept: Collection[str] = ()
 
 
 def named_reads(reads: Mapping[str, str] | Collection[str]) -> dict[str, str]:
@@ -103,12 +105,14 @@ def prepared(
     """Return the plan of a continuation, its inputs, and what its first record says of the run before.
 
     `present` are the machine's policies that apply. Raises RunRefused for values that can't be read, a budget that is
-    used up, and a program that would change what tools are; ProgramError for a program that can't run.
+    used up, a program that would change what tools are, and one that a rule about a step would not bind; ProgramError
+    for a program that can't run.
     """
     last = chain[-1]
     program = bounded(wanted.program, allowed_budgets(chain, wanted.granted))
     _require_tools_unchanged(program, last)
     _require_same_steps(program, chain)
+    require_bound(chain, program, wanted.reads, wanted.accept)
     inputs = set(program.inputs) if program.inputs is not None else set(Plan(program).inputs)
     policies = derived_policies(chain, base_policies(chain, present), Start(inputs, wanted.reads))
     blind = unread(chain, policies, wanted.reads)

@@ -259,7 +259,9 @@ class ExecutionVM(Migrations):
         """
         who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
         chain = await self._io(self._chain_to, run_id)
-        wanted = Wanted(program, named_reads(reads), head, checked_grant(grant), after_failure, max_continuations)
+        wanted = Wanted(
+            program, named_reads(reads), head, checked_grant(grant), after_failure, max_continuations, accept
+        )
         require_continuable(chain, wanted)
         run = id_after([one.run for one in chain])
         _require_id(run)

@@ -23,6 +23,7 @@ from stepward.vm.language.program import Program
 from stepward.vm.language.rest import Left, NoRestError, Rest, rest_of
 from stepward.vm.language.steps import ForEachStep, ToolCall, parts
 from stepward.vm.machine.authority import breach
+from stepward.vm.machine.binding import parts_of, require_moved_bound
 from stepward.vm.machine.calls import ended, place_of, successor_fields
 from stepward.vm.machine.continuing import (
     Start,
@@ -270,6 +271,7 @@ def rehearsed(
     step = last.plan.steps[last.state.at].step
     awaited = {f"{step.id}.output", getattr(step, "output_key", None) or ""}
     rest = rest_after(left, version, awaited)
+    require_moved_bound(chain, version.program, parts_of(rest.program))
     program = bounded(rest.program, allowed_budgets(left, version.granted))
     policies = derived_policies(left, base_policies(left, others), Start(program.inputs or (), rest.reads))
     plan = Plan(program, policies)

@@ -1,0 +1,170 @@
+"""Whether rules that name steps bind the program that goes on with a run.
+
+A rule about `{step: pay}` says nothing of a step `pay_b`. So a program that goes on under such rules must not do what
+they are about in a step of another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from stepward.vm.expressions.syntax import Reference
+from stepward.vm.expressions.template import parts as pieces_of
+from stepward.vm.expressions.template import texts
+from stepward.vm.language.guardrails import (
+    AnyRule,
+    FollowedBy,
+    Never,
+    Requires,
+    Selector,
+    StepSelector,
+    ToolSelector,
+    plain_rule,
+    protected,
+)
+from stepward.vm.language.program import Program
+from stepward.vm.language.steps import AnyPart, LlmCall, ToolCall, parts
+from stepward.vm.machine.history import History
+from stepward.vm.machine.refusals import RunRefused
+
+LOST = "SW407"
+"""The code under which somebody accepts that a rule has no effect any more."""
+
+
+class Named(NamedTuple):
+    """A step that a rule of earlier runs names as what it is about: the rule, the run that has it, and the step."""
+
+    rule: AnyRule
+    run: str
+    step: AnyPart
+
+
+def parts_of(program: Program) -> dict[str, AnyPart]:
+    """Return the steps and sub-steps of a program by their ids."""
+    return {part.id: part for step in program.layout.steps for _, part in parts(step)}
+
+
+def named_steps(chain: Sequence[History]) -> Iterator[Named]:
+    """Yield the steps that rules of a chain of runs are about, and not those that they ask for."""
+    homes = [parts_of(history.plan.program) for history in chain]
+    runs = [history.run for history in chain]
+    seen = set[tuple[str, str, str]]()
+    for number, history in enumerate(chain):
+        of_policies = [rule for terms in history.plan.terms for one in terms.policies for rule in one.guardrails]
+        own = [(rule, number) for rule in history.plan.program.guardrails]
+        for rule, first in (*own, *((rule, 0) for rule in of_policies)):
+            selected = protected(rule)[:1] if isinstance(rule, FollowedBy) else protected(rule)
+            for name in (one.step for one in selected if isinstance(one, StepSelector)):
+                home = next((one for one in range(first, len(chain)) if name in homes[one]), None)
+                if home is not None and (rule.name, runs[home], name) not in seen:
+                    seen.add((rule.name, runs[home], name))
+                    yield Named(rule, runs[home], homes[home][name])
+
+
+def require_bound(
+    chain: Sequence[History], program: Program, reads: Mapping[str, str], accept: Collection[str] = ()
+) -> None:
+    """Raise RunRefused if a continuation does what a rule is about in a step that the rule does not name.
+
+    It may make a call that a run before has made under the same id, with the same arguments. A step that calls nothing
+    has to be there, unless `accept` has the code of a rule without effect.
+    """
+    own, kept = parts_of(program), {name for name, read in reads.items() if name == read}
+    known = [parts_of(history.plan.program) for history in chain]
+    for rule, run, step in named_steps(chain):
+        if not isinstance(step, ToolCall | LlmCall):
+            if LOST not in accept and getattr(own.get(step.id), "type", None) != step.type:
+                raise RunRefused(
+                    f"{LOST}: guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and the program has no step "
+                    f"of this id and of type `{step.type}`: give it one, or accept {LOST} by name"
+                )
+            continue
+        for part in _others(own.values(), step):
+            if not any(_is_same(part, one.get(part.id), kept) for one in known):
+                raise RunRefused(
+                    f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and `{part.id}` {_same(step)}, too: "
+                    f"give it the id `{step.id}`, so that the rule holds for it"
+                )
+
+
+def require_moved_bound(chain: Sequence[History], version: Program, reached: Collection[str]) -> None:
+    """Raise RunRefused if a version does what a rule is about in a step that the rule does not name.
+
+    `reached` are the steps of the rest. A step may stay as it is. The rules of the version may say the same of another
+    step, or leave the rule and its step as they are.
+    """
+    own = parts_of(version)
+    known = [parts_of(history.plan.program) for history in chain]
+    for rule, run, step in named_steps(chain):
+        there = own.get(step.id)
+        is_same = getattr(there, "type", None) == step.type and getattr(there, "tool", None) == getattr(
+            step, "tool", None
+        )
+        if is_same and _says(version, rule):
+            continue
+        if not isinstance(step, ToolCall | LlmCall):
+            if not is_same:
+                raise RunRefused(
+                    f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and the version has no step of this "
+                    f"id and of type `{step.type}`: keep the step, so that the rule holds for it"
+                )
+            continue
+        for part in _others((own[name] for name in sorted(reached) if name in own), step):
+            is_kept = any(_is_same(part, one.get(part.id), None) for one in known)
+            if not is_kept and not _says_of(version, rule, part):
+                raise RunRefused(
+                    f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and `{part.id}` of the version "
+                    f"{_same(step)}, too: give it the id `{step.id}`, or the version a rule that says the same of it"
+                )
+
+
+def _others(own: Collection[AnyPart] | Iterator[AnyPart], step: AnyPart) -> Iterator[AnyPart]:
+    """Yield the parts with another id that call what a step calls."""
+    for part in own:
+        if part.id != step.id and isinstance(part, ToolCall | LlmCall):
+            is_tool = isinstance(step, ToolCall) and isinstance(part, ToolCall) and part.tool == step.tool
+            if is_tool or (isinstance(step, LlmCall) and isinstance(part, LlmCall)):
+                yield part
+
+
+def _same(step: AnyPart) -> str:
+    return f"calls `{step.tool}`" if isinstance(step, ToolCall) else "asks a model"
+
+
+def _is_same(part: AnyPart, before: AnyPart | None, kept: Collection[str] | None) -> bool:
+    """Return whether a call is one that was there before; with `kept`, it may read only these variables."""
+    told = [tuple(template.value for template in one.templates) for one in (part, before) if one is not None]
+    if len(told) < 2 or told[0] != told[1] or getattr(part, "tool", None) != getattr(before, "tool", None):
+        return False
+    return kept is None or _read_by(told[0]) <= set(kept)
+
+
+def _read_by(values: object) -> set[str]:
+    """Return the first names of the references in templates."""
+    found = (piece for _, text in texts(values) for piece in pieces_of(text))
+    return {piece.names[0] for piece in found if isinstance(piece, Reference)}
+
+
+def _says(version: Program, rule: AnyRule) -> bool:
+    """Return whether a version has a rule as it was."""
+    return plain_rule(rule).to_data() in [plain_rule(one).to_data() for one in version.guardrails]
+
+
+def _says_of(version: Program, rule: AnyRule, part: AnyPart) -> bool:
+    """Return whether a version says of a call what a rule says of a step, by its id or by its tool.
+
+    Only `requires` and `never` remember nothing of what the step itself has done: of others the past would be lost.
+    """
+    selectors: list[Selector] = [StepSelector(step=part.id)]
+    if isinstance(part, ToolCall):
+        selectors.append(ToolSelector(tool=part.tool))
+    return any(_is_alike(one, rule, selectors) for one in version.guardrails)
+
+
+def _is_alike(one: AnyRule, rule: AnyRule, selectors: Collection[Selector]) -> bool:
+    if isinstance(one, Requires) and isinstance(rule, Requires):
+        return one.protects in selectors and (one.requires, one.fresh) == (rule.requires, rule.fresh)
+    if isinstance(one, Never) and isinstance(rule, Never):
+        return one.never in selectors and one.when in (None, rule.when)
+    return False
