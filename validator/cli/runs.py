@@ -232,7 +232,12 @@ def receipt(run: str, output: Path | None, **options: Any) -> None:
 
 @runs.command()
 @click.argument("token")
-@click.option("--payload", required=True, metavar="JSON", help="The output of the step that waits.")
+@click.option(
+    "--payload",
+    required=True,
+    metavar="JSON",
+    help="The output of the step that waits; a word that is no JSON is a text.",
+)
 @by_option
 @driving_options
 @break_option
@@ -247,7 +252,7 @@ def resume(token: str, payload: str, **options: Any) -> None:
     Exit status, of the run that goes on: 0 it ended in SUCCESS, 1 it ended in another way, 2 the answer was refused or
     the command can't be used, 4 it has not ended: it is suspended again, in doubt, or driven by somebody else.
     """
-    from stepward.validator.cli.values import value_of
+    from stepward.validator.cli.values import answer_of
     from stepward.vm.machine.keys import Token
 
     read = Token.read(token)
@@ -261,7 +266,7 @@ def resume(token: str, payload: str, **options: Any) -> None:
             means.require(found.plan)
         calls = _present_calls(found)
         spec = next((call.returns for call in calls if call.id == step), None)
-        value = value_of(payload, spec, "the payload")
+        value = answer_of(payload, spec, "the payload")
 
         def act() -> Run:
             with refusal_explained(read, journal):
@@ -274,7 +279,11 @@ def resume(token: str, payload: str, **options: Any) -> None:
 @run_argument
 @click.argument("step")
 @click.argument("verdict", type=click.Choice(["done", "not-done", "abandon"]))
-@click.option("--output", metavar="JSON", help="What the tool returned, with `done`.")
+@click.option(
+    "--output",
+    metavar="JSON",
+    help="What the tool returned, with `done`; a word that is no JSON is a text.",
+)
 @by_option
 @driving_options
 @break_option
@@ -288,7 +297,7 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
     done: the write of STEP happened, and the run continues. not-done: it did not happen, so it is repeated with its
     key, and the run continues. abandon: the run ends CANCELLED.
     """
-    from stepward.validator.cli.values import value_of
+    from stepward.validator.cli.values import answer_of
     from stepward.vm.machine.runs import run_of
 
     if verdict == "done" and output is None:
@@ -302,7 +311,7 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         calls = _present_calls(found)
         ids = {step, *(doubt.step for doubt in run_of(found).doubts if doubt.place == step)}
         spec = next((call.returns for call in calls if call.id in ids), None)
-        value = None if output is None else value_of(output, spec, "the output")
+        value = None if output is None else answer_of(output, spec, "the output")
         said: Any = verdict.replace("-", "_")
         machine = means.machine(journal, load_policies(options))
         _act_and_print(

@@ -38,6 +38,23 @@ def value_of(text: str, spec: TypeSpec | None, name: str) -> Any:
     return text if spec is not None and not _is_wanted(value, spec) and spec.admits("string") else value
 
 
+def answer_of(text: str, spec: TypeSpec | None, name: str) -> Any:
+    """Return the value that a text stands for which is to be JSON; raises ValueUnreadable as `value_of`.
+
+    A text in JSON is that text. What is no JSON, or is no text and not of the type, is read as `value_of` does: so a
+    word without quotes is a text, where the type allows one.
+    """
+    from stepward.vm.errors import ProgramError
+    from stepward.vm.reading.json_format import read_json
+
+    try:
+        found = read_json(name, text)
+    except ProgramError:
+        return value_of(text, spec, name)
+    is_wanted = spec is None or isinstance(found.data, str) or _is_wanted(found.data, spec)
+    return found.data if is_wanted and not found.problems else value_of(text, spec, name)
+
+
 def _read(text: str, name: str) -> Any:
     from stepward.vm.errors import ProgramError
     from stepward.vm.reading.scalars import resolve
