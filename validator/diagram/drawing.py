@@ -11,7 +11,7 @@ from stepward.validator.diagram.forks import beside
 from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import MAX_BADGES, Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
-from stepward.validator.diagram.words import lines_of, sub_step_lines, visits_words, whole_of, wrapped
+from stepward.validator.diagram.words import Body, body_word, lines_of, sub_step_lines, visits_words, whole_of, wrapped
 from stepward.vm.language.flow import target_at
 from stepward.vm.language.guardrails import (
     AnyGuard,
@@ -31,7 +31,6 @@ from stepward.vm.language.steps import (
     ConditionStep,
     EndStep,
     ForEachStep,
-    InvokeStep,
     LlmCall,
     ParallelStep,
     SetStep,
@@ -138,7 +137,7 @@ class _Drawing:
     def _node(self, name: str, step: AnyPart, more: Iterable[Line], *, is_dead: bool) -> Node:
         spec = self.meaning.tool(step.tool) if isinstance(step, ToolCall) else None
         is_declared = not isinstance(step, ToolCall) or step.tool in self.meaning.manifest
-        said = lines_of(step, spec, is_declared=is_declared, is_called=self._is_of_call(step))
+        said = lines_of(step, spec, is_declared=is_declared, body=self._body_of(step))
         lines = (*said, *self._rule_lines(step), *more)
         kind = self._kind(step)
         return Node(
@@ -175,13 +174,13 @@ class _Drawing:
         """Return whether a step ends the present item of a `for_each` step, and not the run."""
         return isinstance(step, EndStep) and self.flow.layout.owner(self.flow.position[step.id]) is not None
 
-    def _is_of_call(self, step: AnyPart) -> bool | None:
-        """Return whether an end, or what comes behind a body, is of a called program; None where it is of no body."""
+    def _body_of(self, step: AnyPart) -> Body | None:
+        """Return to what kind of body an end belongs, or what comes behind a body; None where it is of no body."""
         layout = self.flow.layout
         if isinstance(step, Stage):
-            return step.role != "joined" and isinstance(self._owner_of(step), InvokeStep)
+            return None if step.role == "joined" else body_word(self._owner_of(step))
         owner = layout.owner(self.flow.position[step.id]) if isinstance(step, EndStep) else None
-        return None if owner is None else isinstance(layout.steps[owner], InvokeStep)
+        return None if owner is None else body_word(layout.steps[owner])
 
     def _owner_of(self, stage: Stage) -> AnyStep:
         layout = self.flow.layout

@@ -20,7 +20,10 @@ def beside(flow: Flow, number: int) -> Iterator[tuple[int, Transition]]:
             continue
         ended = _ended(flow, number)
         if ended is not None:
-            yield from ((index, Transition("success", to)) for to in _behind(*ended))
+            fork, place = ended
+            has_failed = number == layout.bodies[fork.branches[place]].failed
+            behind = [fork.join] if has_failed else _behind(fork, place)  # what needs a branch that failed never starts
+            yield from ((index, Transition("success", to)) for to in behind)
         elif not (transition.kind == "skipped" and number in layout.forked and number in layout.bodies):
             yield index, transition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, assert_never
+from typing import Any, Final, Literal, assert_never
 
 from stepward.validator.diagram.picture import Line, Tone
 from stepward.validator.report.text import columns_of, safe, width
@@ -119,18 +119,22 @@ def shortened(text: str, limit: int) -> str:
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
+Body = Literal["item", "branch", "call"]
+"""What a body is: an item of a `for_each` step, a branch, or a called program."""
+
+
 def lines_of(
-    step: AnyPart, spec: ToolSpec | None, *, is_declared: bool = True, is_called: bool | None = None
+    step: AnyPart, spec: ToolSpec | None, *, is_declared: bool = True, body: Body | None = None
 ) -> Iterator[Line]:
     """Yield the lines of a step's node: its id, then what it does; `spec` are the facts about its tool.
 
-    `is_called` says of what belongs to a body whether that is a called program.
+    `body` says of what belongs to a body what kind it is.
     """
     yield from _lines(step.id, "name")
     if isinstance(step, Stage):
-        yield Line((_CALL_STAGES if is_called else _STAGES)[step.role])
-    elif isinstance(step, EndStep) and is_called is not None:
-        yield from _lines(f"end of the {'call' if is_called else 'item'}: {step.outcome}")
+        yield Line("all branches have ended" if body is None else _STAGES[body][step.role])
+    elif isinstance(step, EndStep) and body is not None:
+        yield from _lines(f"end of the {body}: {step.outcome}")
     else:
         yield from _action_lines(step, spec, is_declared=is_declared)
     if isinstance(step, Failing) and step.on_error == "retry":
@@ -190,10 +194,17 @@ def _each_lines(step: ForEachStep) -> Iterator[Line]:
         yield Line(f"up to {step.max_concurrency} at once", "faint")
 
 
-_STAGES: Final = {"next": "next item", "failed": "an item failed", "joined": "all branches have ended"}
-"""The words for the stages of steps with bodies."""
+_STAGES: Final[dict[Body, dict[str, str]]] = {
+    "item": {"next": "next item", "failed": "an item failed"},
+    "branch": {"next": "the branch has ended", "failed": "the branch failed"},
+    "call": {"next": "the call has ended", "failed": "the call failed"},
+}
+"""The words for what comes behind a body, by its kind."""
 
-_CALL_STAGES: Final = {"next": "the call has ended", "failed": "the call failed"}
+
+def body_word(step: AnyStep) -> Body:
+    """Return what kind of body a step with a body has."""
+    return "call" if isinstance(step, InvokeStep) else "branch" if isinstance(step, BranchStep) else "item"
 
 
 def _words_of(step: WaitStep | EndStep) -> str:

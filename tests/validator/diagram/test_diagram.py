@@ -471,3 +471,29 @@ def test_a_drawing_program_that_does_not_end_is_ended(tmp_path: Path, monkeypatc
     monkeypatch.setattr(rendering, "TIME_LIMIT_SECONDS", 0.2)
     with pytest.raises(DiagramError, match="was not drawn within"):
         render("digraph {}", "svg")
+
+
+BRANCHED = """
+language: 2
+inputs: {}
+tools: {load: {effect: read, returns: {type: string}}, pay: {effect: write, idempotent: true}}
+steps:
+  - id: both
+    type: parallel
+    branches:
+      limits: {steps: [{id: l, type: tool, tool: load}, {id: e, type: end, output: $l.output}]}
+      payment: {depends_on: [limits], steps: [{id: p, type: tool, tool: pay}]}
+"""
+
+
+def test_a_branch_does_not_start_after_a_failure_of_one_that_it_needs() -> None:
+    drawn = picture(BRANCHED)
+    names = {one.name: one.step for one in all_nodes(drawn.nodes) if one.step}
+    found = {(names.get(one.start), names.get(one.end)) for one in drawn.edges}
+    assert {("limits next", "payment"), ("limits failed", "both joined"), ("payment failed", "both joined")} <= found
+    assert ("limits failed", "payment") not in found
+    text = dot(BRANCHED)
+    assert "end of the branch: success" in text
+    assert "the branch has ended" in text
+    assert "the branch failed" in text
+    assert "item" not in text
