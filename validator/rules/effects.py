@@ -298,6 +298,8 @@ class RetriedEffect(Rule):
             fields = "`on_error: retry`" + " and `max_retries`" * _is_written(context, place, "max_retries")
             message = f"`{site.call.tool}` writes in the body of `{whole.id}`: a retry performs the body again"
             help = f"{_routed(whole, fields)}; in the body, retry the calls that can fail: there a write keeps its key"
+            if _writes_once(context, site):
+                help = f"{_routed(whole, fields)}; in the body, retry calls that only read, and not `{site.call.id}`"
             related = [Label(Place((*site.path, "tool")), "the tool is called here")]
             yield self.finding(message, help, place, step=whole.id, related=related)
 

@@ -14,7 +14,7 @@ from stepward.vm.expressions.fields import index_of, written
 from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.language.names import Resolution
 from stepward.vm.language.similar import MAX_CANDIDATES, near_words, only_near
-from stepward.vm.language.steps import InvokeStep, ParallelStep, ToolCall
+from stepward.vm.language.steps import ForEachStep, InvokeStep, ParallelStep, ToolCall
 from stepward.vm.reading.source import Correction, Place
 
 if TYPE_CHECKING:
@@ -228,7 +228,12 @@ class MaybeUndefined(EngineRule):
                 message = f"`{text}` may be absent: its type declares no such field"
                 help = f"write `${written(meant)}`"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
+            each = _each_read(context, reading.meant)
             number = index_of(key[-1])
+            if each is not None and _gives_null(each, number):
+                message = f"`{text}` may be absent: an item of `{each.id}` that failed gives null"
+                help = f"test `defined({text})` first, or leave `on_item_error: skip` out of `{each.id}`"
+                return self.finding(message, help, reading.place, step=step, evidence=evidence)
             if number is not None:
                 message = f"`{text}` may be absent: the array may have {'no items' if number == 0 else 'fewer items'}"
                 help = f"test `len({owner}) > {number}` first, or declare the array with `minItems: {number + 1}`"
@@ -267,6 +272,23 @@ def _branch_read(context: Context, meant: Resolution) -> str | None:
     (source, *others), fields = meant.sources, meant.fields
     step = context.facts.flow.steps[source.step] if source.kind == "output" and source.step is not None else None
     return None if others or not isinstance(step, ParallelStep) or not step.branches else fields[0]
+
+
+def _each_read(context: Context, meant: Resolution) -> ForEachStep | None:
+    """Return the `for_each` step whose output is read, or None for any other reading."""
+    source, *others = meant.sources
+    step = context.facts.flow.steps[source.step] if source.kind == "output" and source.step is not None else None
+    is_list = isinstance(step, ForEachStep) and not step.is_once and not others
+    return step if is_list and isinstance(step, ForEachStep) else None
+
+
+def _gives_null(step: ForEachStep, number: int | None) -> bool:
+    """Return whether it is a failed item that a field or an item of the output of a step may lack.
+
+    A list that is written has as many items; of another one, the item itself may lack.
+    """
+    is_there = number is None or (isinstance(step.items, tuple) and number < len(step.items))
+    return step.on_item_error == "skip" and is_there
 
 
 def _definitions(reading: Reading) -> list[Place]:

@@ -11,6 +11,7 @@ from stepward.vm.lisp.compiling.forms import call, head_of, nil, symbol
 from stepward.vm.lisp.compiling.values import ANY, Env, Inline, Pure, Reference, Type, Value
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.forms import Brackets, Form, Literal, Parens, Short, Symbol
+from stepward.vm.lisp.values import Keyword
 
 _BINDING: Final = frozenset({"for", "doseq"})
 _MAPPING: Final = frozenset({"map", "mapv", "pmap", "run!"})
@@ -117,6 +118,18 @@ def _output(step: str, most: int | None) -> Reference:
     return Reference(f"${step}.output", step, {"type": "array", **bound})
 
 
+def _too_much(name: str, brackets: Brackets, form: Parens) -> Fault:
+    """Return the fault of a loop around calls that has more than one name and its list."""
+    words = [
+        one.value.name for one in brackets.items[2::2] if isinstance(one, Literal) and isinstance(one.value, Keyword)
+    ]
+    if words:
+        hint = "make the list before the loop: `filter` for `:when`, `take-while` for `:while`; for `:let` a `let`"
+        return Fault("refused", f"`{name}` calls a tool, and has `:{words[0]}`", hint, form.span)
+    hint = "bind one name: write an inner loop, or `filter` before the loop"
+    return Fault("refused", f"`{name}` calls a tool and binds more than one name", hint, form.span)
+
+
 def _loop(compiler: Compiling, form: Parens) -> _Loop | None:
     """Return the parts of a loop that can be compiled, None for other forms; raises a Fault for more than one list."""
     name, args = head_of(form), form.items[1:]
@@ -125,8 +138,7 @@ def _loop(compiler: Compiling, form: Parens) -> _Loop | None:
         assert isinstance(brackets, Brackets), "the analysis has looked at it"
         if any(map(compiler.effects.are_in, args[1:])):
             if len(brackets.items) != 2:
-                hint = "bind one name: write an inner loop, or `filter` before the loop"
-                raise Fault("refused", f"`{name}` calls a tool and binds more than one name", hint, form.span)
+                raise _too_much(name, brackets, form)
             return _Loop(brackets.items[0], brackets.items[1], args[1:])
         return None
     if name not in _MAPPING or len(args) != 2 or not compiler.effects.are_in(args[0]):
