@@ -158,7 +158,7 @@ class Gateway:
         judged = await self._judged(caller, text)
         if judged.program is None:
             raise Refused("the program does not pass the gate", judged.answer)
-        return await asyncio.to_thread(_drawn, judged.program)
+        return await asyncio.to_thread(_drawn, judged.program, self._desk(caller).policies)
 
     @answered
     async def list_tools(self, caller: Caller) -> dict[str, Any]:
@@ -489,10 +489,10 @@ def _run_id(caller: Caller, request: str | None) -> str:
     return f"{_prefix(caller)}{unique}"
 
 
-def _drawn(program: Program) -> str:
+def _drawn(program: Program, policies: Sequence[Policy]) -> str:
     from stepward.validator.analysis.facts import ProgramFacts
     from stepward.validator.diagram.drawing import draw
     from stepward.validator.diagram.mermaid import to_mermaid
     from stepward.validator.diagram.stubs import with_stubs
 
-    return to_mermaid(with_stubs(draw(ProgramFacts(program))))
+    return to_mermaid(with_stubs(draw(ProgramFacts(program, policies))))

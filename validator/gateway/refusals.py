@@ -49,6 +49,8 @@ def _in_words(error: StepwardError) -> Refused:
     A caller can act on what the machine says of its run. The words of a journal may have the place of a file or the
     name of a user, so the caller gets others.
     """
+    if isinstance(error, RunRefused) and error.unsaid is not None:
+        return Refused(error.unsaid, "give each input of the program a value of its type, and no other")
     if isinstance(error, RunRefused | DeliveryRefused):
         return Refused(str(error), "correct the inputs, or the program")
     if isinstance(error, NoSuchRun):

@@ -26,7 +26,7 @@ from stepward.vm.machine.data import completed
 from stepward.vm.machine.handing import plain_values, uncovered, unread, values_read
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import Plan
-from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.machine.refusals import RunRefused, input_refused
 from stepward.vm.machine.turns import is_turn
 from stepward.vm.values import ValueRefused, exact
 
@@ -130,7 +130,7 @@ def handed_over(
     read = values_read(last, reads)
     given, why = completed(plain_values(read), plan.input_types)
     if why is not None:
-        raise RunRefused(f"input {why}")
+        raise input_refused(why, plan.input_types)
     for name, value in read.items():
         if uncovered(value, given[name]):
             raise RunRefused(f"input `{name}` is sensitive in run `{last.run}`: its type has to say `sensitive: true`")

@@ -46,7 +46,7 @@ from stepward.vm.machine.migration import Migrations
 from stepward.vm.machine.models import Model
 from stepward.vm.machine.observer import Observer
 from stepward.vm.machine.plan import Plan, Terms
-from stepward.vm.machine.refusals import NotEquipped, RunRefused, RunTaken
+from stepward.vm.machine.refusals import NotEquipped, RunRefused, RunTaken, input_refused
 from stepward.vm.machine.replay import MAX_PLANS
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import INLINE, LONGEST_LEASE, is_id, run_of
@@ -213,7 +213,7 @@ class ExecutionVM(Migrations):
         """
         given, why = completed(_frozen(inputs or {}, self.limits.state_bytes), plan.input_types)
         if why is not None:
-            raise RunRefused(f"input {why}")
+            raise input_refused(why, plan.input_types)
         run = f"run-{self._setup.random(16).hex()}" if run_id is None else run_id
         _require_id(run)
         if run_id is not None:
@@ -300,7 +300,7 @@ class ExecutionVM(Migrations):
         self._require_tools(plan)
         given, why = completed(_frozen(inputs, self.limits.state_bytes), plan.input_types)
         if why is not None:
-            raise RunRefused(f"input {why}")
+            raise input_refused(why, plan.input_types)
         _require_id(run_id)
         await self._require_current(plan)
         link = {} if before is None else {"continues": link_behind(before)}

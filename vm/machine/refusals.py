@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from stepward.vm.errors import StepwardError
+from stepward.vm.values import to_json
+
+if TYPE_CHECKING:
+    from stepward.vm.language.types import TypeSpec
 
 
 class RunRefused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
     """A run does not start or continue: its program has findings, an input is wrong, a tool is missing, the run id is
-    taken, or the run broke a rule. The message says which, and `help` what to do where only one thing can be done."""
+    taken, or the run broke a rule. The message says which, and `help` what to do where only one thing can be done.
+
+    Of a wrong input, `unsaid` says it without a value and without a name that is not declared.
+    """
+
+    unsaid: str | None = None
 
     def __init__(self, message: str, help: str = "") -> None:
         super().__init__(message)
         self.help = help
+
+
+def input_refused(why: str, types: Mapping[str, TypeSpec | None]) -> RunRefused:
+    """Return the refusal of inputs: `why` says what is wrong, as `completed` does, and `types` are those of all."""
+    error = RunRefused(f"input {why}")
+    error.unsaid = "an input is not declared"
+    for name, spec in types.items():
+        if why == f"`{name}` is missing":
+            error.unsaid = f"input `{name}` is missing"
+        elif why.startswith((f"`{name}`: ", f"`{name}` is not of")):
+            error.unsaid = f"input `{name}` is not of its type: {to_json({} if spec is None else spec.to_data())}"
+    return error
 
 
 class RunTaken(RunRefused):

@@ -198,7 +198,11 @@ def test_the_other_tools_answer(house: House, protocol: str) -> None:
             assert await front.ask("explain") == page(LESSON)
             assert (await front.refused("explain", code="SW999")).startswith("there is no rule")
             text = await saved(front)
-            assert (await front.ask("draw_program", program=text)).startswith("%%{init: ")
+            undeclared = text[: text.index("tools:")] + text[text.index("steps:") :]
+            drawn = await front.ask("draw_program", program=undeclared)
+            assert drawn.startswith("%%{init: ")
+            assert "WRITES, idempotent" in drawn
+            assert "not declared" not in drawn, "the operator knows the effects"
             run = (await front.data("run_program", name="pays", inputs={"sum": 5}))["run"]
             assert (await front.data("replay_run", run=run))["same"] is True
             assert [one["run"] for one in (await front.data("list_runs"))["runs"]] == [run]
