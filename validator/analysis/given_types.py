@@ -7,6 +7,7 @@ of a branch give, is of the types of what it was made of.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.inside import leaves
@@ -17,6 +18,9 @@ from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import BranchStep, EndStep, SetStep
 from stepward.vm.language.types import TypeSpec, fits, implies
+
+DEEPEST: Final = 50
+"""Fields below a name that are followed: a value of the machine that has so many parts within one another is rare."""
 
 
 class GivenTypes:
@@ -38,6 +42,8 @@ class GivenTypes:
         stated = self._meaning.typing.spec(location)
         if stated is not None or location in seen:
             return stated is None or implies(stated, spec)
+        if len(fields) > DEEPEST:
+            return False  # a list that is an item of itself
         seen.add(location)
         if source.kind == "item":
             listed = self._meaning.typing.copied(source)

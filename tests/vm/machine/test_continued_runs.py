@@ -57,6 +57,10 @@ class Seen:
     counts: Counter[str] = field(default_factory=Counter)
 
 
+SHARE_ABOUT_STEPS = 0.15
+"""The share of programs whose rules may name steps: most programs are refused that call the same in other steps."""
+
+
 @dataclass
 class Case:
     """A program that is interrupted, and what continues it."""
@@ -90,7 +94,8 @@ def interrupted(seed: int) -> tuple[Case, Run] | None:
     data["tools"] = dict(TOOLS)
     if Random(f"timed {seed}").random() < SHARE_OF_TIMED:
         data |= {"language": 2, "timeout_seconds": 1_000}
-    rules = [*data["guardrails"], *more_rules(chance)]
+    few = Random(f"about steps {seed}").random() < SHARE_ABOUT_STEPS
+    rules = [*(rule for rule in data["guardrails"] if few or '"step"' not in json.dumps(rule)), *more_rules(chance)]
     own = [rule for rule in rules if chance.random() < 0.5]
     of_policy = [rule for rule in rules if rule not in own]
     play, journal = Chance(data, seed, 0.05), MemoryJournal()

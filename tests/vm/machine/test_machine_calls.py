@@ -8,7 +8,7 @@ import pytest
 
 from machines import Bench, assign, check, end, program, tool
 from stepward.validator import ProgramValidator
-from stepward.vm import InDoubt, Program, RunRefused, Suspend
+from stepward.vm import InDoubt, Program, Run, RunRefused, Suspend
 from stepward.vm.errors import ProgramError
 from stepward.vm.values import freeze
 
@@ -336,22 +336,28 @@ def test_the_digest_covers_the_called_program() -> None:
 def test_a_run_that_was_interrupted_in_a_call_goes_on_with_its_rules_and_writes() -> None:
     """What a step of a call has done counts for the rules of the caller; its writes are not made again."""
     p = called(tool("t", "write", args={"v": "$x"}), tool("u", "again", args={"v": "$x"}), end("e"))
-    rule = {"name": "r", "at_most_once": {"step": "two/t"}}
-    bench = Bench()
-    run = bench.checked(bench.run(made(*TWICE, p=p, guardrails=[rule], max_steps=6), a=1))
-    assert (run.status, run.step, bench.tools.steps()) == ("BUDGET_EXCEEDED", "two/u", ["one/t", "one/u", "two/t"])
-    for number, (name, args, said) in enumerate(
-        [
-            ("two", {"x": 9}, "guardrail `r` forbids `two/t` to start"),
-            ("new", {"x": 2}, "a run before this one, from `run` on, has called tool `write` in this way"),
-            ("new", {"x": 7}, None),
-        ]
-    ):
-        whole = going_on({**call(name), "args": args}, p=p)
-        again = bench.vm.continue_run_sync(f"run~{number}" if number else "run", whole, {}, **RICH)
-        assert (said or "") in again.error
-        assert bench.checked(again).status == ("FAILED" if said else "SUCCESS")
-    assert bench.tools.steps()[3:] == ["new/t", "new/u"]
+    for rules in ([{"name": "r", "at_most_once": {"step": "two/t"}}], []):
+        bench = Bench()
+        run = bench.checked(bench.run(made(*TWICE, p=p, guardrails=rules, max_steps=6), a=1))
+        performed = ["one/t", "one/u", "two/t"]
+        assert (run.status, run.step, bench.tools.steps()) == ("BUDGET_EXCEEDED", "two/u", performed)
+
+        def go_on(name: str, x: int, before: str = "run", bench: Bench = bench) -> Run:
+            whole = going_on({**call(name), "args": {"x": x}}, p=p)
+            return bench.checked(bench.vm.continue_run_sync(before, whole, {}, **RICH))
+
+        if rules:
+            assert "guardrail `r` forbids `two/t` to start" in go_on("two", 9).error
+            with pytest.raises(
+                RunRefused, match="guardrail `r` of run `run` is about `two/t`, and `new/t` calls `write`"
+            ):
+                go_on("new", 7, "run~1")
+            assert bench.tools.steps() == performed
+        else:
+            repeated = go_on("new", 2)
+            assert "a run before this one, from `run` on, has called tool `write` in this way" in repeated.error
+            assert go_on("new", 7, "run~1").status == "SUCCESS"
+            assert bench.tools.steps() == [*performed, "new/t", "new/u"]
 
 
 def test_a_continuation_takes_no_harm_from_a_tool_in_a_called_program() -> None:
