@@ -20,7 +20,7 @@ from stepward.vm.language.steps import BranchStep, EndStep, SetStep
 from stepward.vm.language.types import TypeSpec, fits, implies
 
 DEEPEST: Final = 50
-"""Fields below a name that are followed: a value of the machine that has so many parts within one another is rare."""
+"""The most fields below a name that are followed. A list that is an item of itself has no end of them."""
 
 
 class GivenTypes:
@@ -43,7 +43,7 @@ class GivenTypes:
         if stated is not None or location in seen:
             return stated is None or implies(stated, spec)
         if len(fields) > DEEPEST:
-            return False  # a list that is an item of itself
+            return False
         seen.add(location)
         if source.kind == "item":
             listed = self._meaning.typing.copied(source)
