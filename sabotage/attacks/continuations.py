@@ -26,6 +26,7 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.language.guardrails import AtMostOnce, ToolSelector
 from stepward.vm.language.program import Program
 from stepward.vm.machine.apply import apply
+from stepward.vm.machine.binding import LOST
 from stepward.vm.machine.continuation import MAX_CONTINUATIONS
 from stepward.vm.machine.handing import readable
 from stepward.vm.machine.history import fold
@@ -40,6 +41,9 @@ MOST_LACKING: Final = 6
 
 MOST_REHEARSALS: Final = 6
 """The most runs that are drawn until one writes."""
+
+ACCEPTED: Final = (LOST,)
+"""What who continues accepts: our programs lack the steps that rules of the target are about."""
 
 ENDINGS: Final = ("BUDGET_EXCEEDED", "STALLED")
 NOBODY: Final = "0" * 64
@@ -171,7 +175,7 @@ class Interrupted:
         before = self.trial.store.inner.head(self.next(run))
         self.case.act(f"continue `{run}` by a program with {len(program.steps)} steps")
         try:
-            return self.case.do(self.machine().continue_run(run, program, reads or {}, **options))
+            return self.case.do(self.machine().continue_run(run, program, reads or {}, accept=ACCEPTED, **options))
         except StepwardError:
             is_same = self.trial.store.inner.head(self.next(run)) == before
             self.case.hold(is_same, Invariant.REFUSAL, "a continuation is refused, and was written all the same")
@@ -430,7 +434,8 @@ class ForgedPredecessor(Attack):
         """Continue a run, forge its continuation in each way, and verify it."""
         broken = Interrupted(case)
         machine, store = broken.machine(key=None), broken.trial.store.inner
-        following = case.do(machine.continue_run(broken.run.id, broken.program(), grant={"steps": 5}))
+        rest, grant = broken.program(), {"steps": 5}
+        following = case.do(machine.continue_run(broken.run.id, rest, grant=grant, accept=ACCEPTED))
         case.hold(not _faults(store, following.id), Invariant.REPLAY, "an honest continuation is called forged")
         entries = store.read(following.id)
         for name in case.each("the forgery", (*FORGERIES, "a larger budget")):
