@@ -22,6 +22,7 @@ from paths import DATA, GOOD, ROOT
 from sizes import size
 from stepward.sabotage import campaign
 from stepward.sabotage.attack import Family, Stateful
+from stepward.sabotage.attacks import continuations
 from stepward.sabotage.campaign import Matrix, Orders, attack_program
 from stepward.sabotage.campaigns import shard
 from stepward.sabotage.campaigns.confirming import is_repeated
@@ -461,3 +462,20 @@ def test_no_attack_takes_it_for_a_breach_that_a_policy_asks_for_two_people() -> 
     matrix = attack_program(Program.from_dict(TWO_PEOPLE), [eyes], Orders(seed=1, examples=1, drawn=False))
     assert not {row.attack.name: row.breach for row in matrix.rows if row.breach}
     assert sum(not row.misses for row in matrix.rows) > 100
+
+
+RULES_ABOUT_STEPS = (
+    {"name": "one-end", "exclusive": [{"step": "done"}, {"step": "no"}]},
+    {"name": "asked-once", "at_most_once": {"step": "agreed"}},
+    {"name": "agreed-first", "protects": {"step": "done"}, "requires": {"step": "agreed", "branch": "then"}},
+    {"name": "paid-once", "at_most_once": {"step": "pay"}},
+)
+
+
+def test_no_attack_takes_it_for_a_breach_that_a_rule_is_about_a_step() -> None:
+    """What an attacker continues a run with has other steps, and is refused for it."""
+    program = Program.from_dict(TWO_PEOPLE | {"guardrails": [*RULES_ABOUT_STEPS]})
+    continuing = tuple(attack.name for attack in ATTACKS if attack.__module__ == continuations.__name__)
+    matrix = attack_program(program, orders=Orders(seed=1, examples=2, attacks=continuing, drawn=False))
+    assert not {row.attack.name: row.breach for row in matrix.rows if row.breach}
+    assert sum(not row.misses for row in matrix.rows) > 4
