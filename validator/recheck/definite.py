@@ -144,7 +144,7 @@ def touched(reading: Parsed, number: int) -> frozenset[Names]:
     """Return the names that a step may assign, or make undefined; those of a body change between its items."""
     step = reading.steps[number]
     ended = ended_by(reading, number)
-    given = assigned_by(ended) if ended is not None else frozenset()
+    given = whole_names(ended) if ended is not None else frozenset()  # its arguments stay what they are
     if not isinstance(step, Stage):
         return given | assigned_by(step)
     whole = joined_at(reading, number)

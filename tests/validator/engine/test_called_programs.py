@@ -208,6 +208,34 @@ def test_a_rule_is_shown_in_the_second_call_wherever_that_is(around: Any) -> Non
     assert len({one.rule for one in found}) == 2
 
 
+AGAIN: dict[str, dict[str, Any]] = {
+    "once": {},
+    "by its own error_step": {"error_step": "b", "max_visits": 2},
+    "by its own catch": {"catch": [{"errors": ["any"], "then": "b"}], "max_visits": 2},
+    "after a success": {"next_step": "b", "max_visits": 2},
+    "by retries": {"on_error": "retry", "max_retries": 2},
+}
+
+
+@pytest.mark.parametrize("calls", [{}, {"on_error": "skip"}, {"on_error": "retry", "max_retries": 2}])
+@pytest.mark.parametrize("again", AGAIN)
+@pytest.mark.parametrize(("value", "due"), [("b", Verdict.PROVED), ("a", Verdict.VIOLATED)])
+def test_a_branch_that_reads_an_argument_is_not_stale_where_its_call_may_end(
+    value: str, due: Verdict, again: str, calls: dict[str, Any]
+) -> None:
+    """A step that may end a call, and is performed again, assigns the output of the call, and not its arguments."""
+    asked = {"id": "a", "type": "condition", "condition": "$mode == 'a'", "then": "b", "otherwise": "b"}
+    rule = {"name": "own", "protects": {"step": "b"}, "requires": {"step": "a", "branch": "otherwise"}}
+    inner = [asked, {"id": "b", "type": "tool", "tool": "look", **AGAIN[again]}]
+    called = {"inputs": {"mode": {"type": "string"}}, "guardrails": [rule], "steps": inner}
+    step = {"id": "c0", "type": "call", "program": "p", "args": {"mode": value}, **calls}
+    data = {**TWICE, "guardrails": [], "programs": {"p": called}, "steps": [step, {"id": "z", "type": "end"}]}
+    report, dead = report_of(data)
+    assert not wrong_of(data, report, dead)
+    (found,) = [one for one in report.properties if one.rule == "c0_own"]
+    assert (found.verdict, found.rechecked) == (due, due is Verdict.PROVED)
+
+
 # -- planted mistakes --------------------------------------------------------------------------------------------------
 
 
