@@ -307,7 +307,6 @@ class _Search(Search):
         """Start the next item, or the next round, or leave the step."""
         frame, around = frames[-1], frames[:-1]
         number, step = frame.step, self.steps[frame.step]
-        self._stopped(step, memory, is_cancelled=True)
         carry = list(step.get("carry", ()))
         if not frame.failed and frame.item < len(frame.items):
             values, visits = self._forgotten(number, values, visits)

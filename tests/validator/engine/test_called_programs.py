@@ -236,6 +236,31 @@ def test_a_branch_that_reads_an_argument_is_not_stale_where_its_call_may_end(
     assert (found.verdict, found.rechecked) == (due, due is Verdict.PROVED)
 
 
+PAYS: dict[str, Any] = {"id": "a", "type": "tool", "tool": "pay"}
+LOOKS: dict[str, Any] = {"id": "b", "type": "tool", "tool": "look"}
+LAST: dict[str, Any] = {"is_terminal": True, "outcome": "failure"}
+
+
+@pytest.mark.parametrize("calls", [{}, {"on_error": "skip"}, {"on_error": "retry", "max_retries": 2}])
+@pytest.mark.parametrize(
+    ("inner", "is_next"),
+    [([LOOKS, PAYS], True), ([LOOKS, PAYS | LAST], True), ([PAYS, LOOKS], False), ([PAYS, LOOKS | LAST], False)],
+)
+def test_no_step_starts_between_a_call_and_what_follows_it(
+    inner: list[dict[str, Any]], is_next: bool, calls: dict[str, Any]
+) -> None:
+    """With `ends: any` a run may be cancelled before any step but Q: not between a P that ends a call and that Q."""
+    rule = {"name": "r", "followed_by": {"first": {"step": "c0/a"}, "then": {"step": "q"}}, "ends": "any"}
+    called = {"inputs": {}, "guardrails": [], "steps": inner}
+    steps = [{"id": "c0", "type": "call", "program": "p", "args": {}, **calls}, {**LOOKS, "id": "q"}]
+    data = {**TWICE, "guardrails": [rule], "programs": {"p": called}, "steps": steps}
+    report, dead = report_of(data)
+    assert not wrong_of(data, report, dead)
+    (found,) = [one for one in report.properties if one.rule == "r"]
+    goes_on = "outcome" not in inner[-1] or calls.get("on_error") == "skip"
+    assert found.verdict is (Verdict.PROVED if is_next and goes_on else Verdict.VIOLATED)
+
+
 # -- planted mistakes --------------------------------------------------------------------------------------------------
 
 
