@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
+from stepward.vm.language.layout import Layout
 from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
 from stepward.vm.language.steps import (
@@ -111,6 +112,15 @@ def _never_falls_back(hit: Match) -> bool:
     return not isinstance(hit.part, Call) or hit.part.on_timeout != "fallback"
 
 
+def _ends_of(layout: Layout) -> dict[int, int]:
+    """Return the steps with bodies by the stages at which they end, or an attempt of them; a branch ends nothing."""
+    found = {fork.join: owner for owner, fork in layout.forks.items()}
+    for owner, body in layout.bodies.items():
+        stages = (body.next, body.failed) if owner not in layout.forked else ()
+        found |= {stage: owner for stage in stages if stage is not None}
+    return found
+
+
 class _Start(NamedTuple):
     """A part whose start matters to a rule, with the numbers of the rule's selectors that match it."""
 
@@ -139,7 +149,9 @@ class RuleMonitor(Monitor):
         self.asks_ends = asks_ends and owner is None
         self.closing = self.renewing if asks_ends else frozenset()
         self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
-        self.concerned = self.starting.keys() | self.renewing.union(*self.comes, *self.stale_by)
+        self.ending = _ends_of(analyses.facts.flow.layout)
+        binding = (stage for stage, owner in self.ending.items() if any(owner in steps for steps in self.stale_by))
+        self.concerned = self.starting.keys() | self.renewing.union(binding, *self.comes, *self.stale_by)
         self.watched = None if self.may_end_anywhere else self.concerned
         if body is not None and not (self.may_end_anywhere or self.closing):
             self.home = body if all(body.first <= step < body.end for step in self.concerned) else None
@@ -257,13 +269,18 @@ class RuleMonitor(Monitor):
                 for which in self._started(step, transition, call_outcomes)
             ]
         if automaton.comes:
-            stale = [number for number, steps in enumerate(self.stale_by) if step in steps]
+            stale = self._stale(step, transition)
             states = [
                 automaton.left(one, came, stale)
                 for came in self._came(step, transition, call_outcomes)
                 for one in states
             ]
         return states if len(states) == 1 else dict.fromkeys(states)
+
+    def _stale(self, step: int, transition: Transition) -> list[int]:
+        """Return the guards that a transition makes stale; a step with bodies assigns its names where it ends, too."""
+        left = {step} if transition.kind == "item" else {step, self.ending.get(step, step)}
+        return [number for number, steps in enumerate(self.stale_by) if left & steps]
 
     def _started(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
         """Yield the selectors of which a part may have started, given the transition: one combination at a time."""

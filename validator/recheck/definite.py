@@ -150,9 +150,14 @@ def touched(reading: Parsed, number: int) -> frozenset[Names]:
     whole = joined_at(reading, number)
     if whole is not None:
         return given | assigned_by(whole)
-    owner = owner_of(reading, number)
-    inside = [reading.steps[one] for one in (owner, *reading.layout.inside(owner))]
-    return given | body_names(reading, owner).union(*(assigned_by(one) for one in inside if not isinstance(one, Stage)))
+    return given | assigned_by(reading.steps[owner_of(reading, number)]) | changed_between(reading, number)
+
+
+def changed_between(reading: Parsed, stage: int) -> frozenset[Names]:
+    """Return the names that may change between two items: what steps of the body assign, and the item."""
+    owner = owner_of(reading, stage)
+    inside = (reading.steps[one] for one in reading.layout.inside(owner))
+    return body_names(reading, owner).union(*(assigned_by(one) for one in inside if not isinstance(one, Stage)))
 
 
 def owner_of(reading: Parsed, stage: int) -> int:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepward.validator.recheck.apart import in_branches, require_readable
-from stepward.validator.recheck.definite import Definite, decided_by, overwritten, read_by, touched
+from stepward.validator.recheck.definite import Definite, changed_between, decided_by, overwritten, read_by, touched
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.flow import Control
 from stepward.validator.recheck.inference import Boundary
@@ -90,6 +90,18 @@ class Reading(Parsed):
     def touched(self) -> list[frozenset[Names]]:
         """The names that each step may assign."""
         return [touched(self, number) for number in range(len(self.steps))]
+
+    def changed(self, number: int, kind: str) -> frozenset[Names]:
+        """Return the names that a step may assign by a kind of transition."""
+        if kind != "item":
+            return self.touched[number]
+        if number not in self._between:
+            self._between[number] = changed_between(self, number)
+        return self._between[number]
+
+    @cached_property
+    def _between(self) -> dict[int, frozenset[Names]]:
+        return {}
 
     @cached_property
     def assigners(self) -> dict[Names, list[int]]:

@@ -189,7 +189,8 @@ class RequiresWatcher(Watcher):
         for hit in self.coming[number].get(step, ()):
             if self._came(self.guards[number], hit, exit_):
                 return FRESH
-        return STALE if before == FRESH and self.reads[number] & self.reading.touched[step] else before
+        is_stale = before == FRESH and self.reads[number] & self.reading.changed(step, exit_.transition.kind)
+        return STALE if is_stale else before
 
     @staticmethod
     def _came(guard: AnyGuard, hit: Match, exit_: Exit) -> bool:

@@ -102,6 +102,55 @@ def test_a_rule_of_a_body_speaks_of_no_step_outside() -> None:
     assert verdict(data) == (Verdict.PROVED, False)
 
 
+ENDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "items are skipped": {"on_item_error": "skip"},
+    "tried again": {"on_error": "retry", "max_retries": 2},
+    "with a variable": {"output_key": "w"},
+}
+ASKED = {
+    "$f": "at the end",
+    "$f and $came == false": "between items",
+    "$x >= 0": "between items",
+    "defined($each.output) or true": "at the end",
+    "true": "never",
+}
+"""Conditions of a body, and when what they read is assigned; what items carry on is so where the step ends, too."""
+
+
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_branch_of_a_body_goes_stale_where_what_it_reads_is_assigned(is_inside: bool, asked: str, ends: str) -> None:
+    """The payment stands behind the step, or in an item after the one that asked."""
+    came = {"type": "condition", "condition": "$came", "then": "p"}
+    body: list[dict[str, Any]] = [
+        {"id": "c", "type": "condition", "condition": asked, "then": "s", "otherwise": "bad"},
+        {"id": "s", "type": "set", "set": {"came": "true"}, "is_terminal": True},
+        BAD,
+    ]
+    body = [{"id": "go", **came, "otherwise": "c"}, PAY, *body] if is_inside else body
+    behind = () if is_inside else ({"id": "go", **came, "otherwise": "z"}, PAY)
+    step = each(*body, carry={"f": True, "came": False}, next_step="z" if is_inside else "go", **ENDS[ends])
+    data = program(step, *behind, END, protects={"step": "p"}, requires={"step": "c", "branch": "then"})
+    is_stale = ASKED[asked] in (("between items",) if is_inside else ("between items", "at the end"))
+    assert verdict(data) == (Verdict.VIOLATED if is_stale else Verdict.PROVED, is_stale)
+
+
+@pytest.mark.parametrize("key", ["v", "w"])
+def test_a_branch_goes_stale_where_its_parallel_step_gives_the_variable_that_it_reads(key: str) -> None:
+    steps: list[dict[str, Any]] = [
+        {"id": "c", "type": "condition", "condition": "$v", "then": "e", "otherwise": "bad"},
+        {"id": "e", "type": "end"},
+        BAD,
+    ]
+    both = {"id": "both", "type": "parallel", "branches": {"m": {"steps": steps}}, "output_key": key}
+    first = {"id": "first", "type": "set", "set": {"v": True}}
+    data = program(first, both, PAY, protects={"step": "p"}, requires={"step": "c", "branch": "then"})
+    (found,) = [one for one in checked(data).properties if one.rule == "r"]
+    assert (found.verdict, found.rechecked) == ((Verdict.VIOLATED, False) if key == "v" else (Verdict.PROVED, True))
+
+
 def test_drawn_programs_ask_of_every_kind() -> None:
     """The generator makes broken and kept rules of each kind, in bodies and around them."""
     counts: Counter[tuple[str, bool]] = Counter()
