@@ -94,14 +94,14 @@ FIFTEENTH: Final = (
         # A clock that was set back makes no delay longer than the program says.
         until = min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))
         until = min(until, self.state.ends_by or until)
-        while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.is_stopping):
+        while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.stops()):
             if self._may_park():
 """,
                 """\
         # A clock that was set back makes no delay longer than the program says.
         until = min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))
         until = min(until, self.state.ends_by or until)
-        while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.is_stopping):
+        while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.stops()):
             if self._may_park():
                 await self.flush()
 """,

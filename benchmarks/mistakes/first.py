@@ -72,7 +72,7 @@ FIRST: Final = (
     Planted(
         "a call starts after a cancellation",
         (
-            (DRIVER, "(self.state.is_cancelled or self.is_stopping or", "(self.is_stopping or"),
+            (DRIVER, "(state.is_cancelled or self.stops() or", "(self.stops() or"),
             (
                 DRIVER,
                 "            if self.state.is_cancelled and not self._is_open(call):\n                return\n",

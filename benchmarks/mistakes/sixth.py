@@ -103,11 +103,11 @@ SIXTH: Final = (
         (
             (
                 "vm/machine/driver.py",
-                """        if call.is_retry and not call.is_started:
+                """        if is_retry and not is_started:
 """,
                 """        if setup.clock.now() / 1e6 >= self.lease.expires:
             await self._require_lease()
-        if call.is_retry and not call.is_started:
+        if is_retry and not is_started:
 """,
             ),
             (

@@ -25,9 +25,9 @@ THIRD: Final = (
         "the size of an output is compared in characters",
         (
             (
-                "vm/machine/driver.py",
-                "            limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER\n",
-                "            limits, most = self.state.limits, len(happened.text)\n",
+                "vm/machine/sizes.py",
+                "    most, limits = len(event.text) * MAX_CHARACTER, state.limits\n",
+                "    most, limits = len(event.text), state.limits\n",
             ),
         ),
     ),

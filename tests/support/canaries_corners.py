@@ -20,7 +20,7 @@ def takes_a_single_fallback_for_a_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_skipped_step_with_items_for_a_success(patch: pytest.MonkeyPatch) -> None:
-    change = ("*gone, *errors], 0, ())", '*gone, *errors], 0, (step.part,) if kind == "skipped" else ())')
+    change = ("*gone, *errors], 0, (), (), 0)", '*gone, *errors], 0, (step.part,) if kind == "skipped" else (), (), 0)')
     patch.setattr(apply, "joined_items", rewritten(items.joined_items, change))
 
 

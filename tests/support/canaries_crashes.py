@@ -189,7 +189,7 @@ def goes_on_after_errors(patch: pytest.MonkeyPatch) -> None:
         try:
             await whole(self)
         except JournalError:
-            self.committed = (state, batch[-1].entry)
+            self.committed = (state, batch[-1][2])
             del self.pending[: len(batch)]
             self.urgency = driver.ANY_TIME
 

@@ -177,10 +177,10 @@ def takes_orders(patch: pytest.MonkeyPatch) -> None:
 
     leave = fold.leave
 
-    def believed(plan: Any, state: Any, step: Any, happened: Any, way: Any, done: Any, *, entered: int = 0) -> Any:
+    def believed(plan: Any, state: Any, step: Any, happened: Any, way: Any, done: Any) -> Any:
         to = ordered(plan, happened.body.get("output"))
         way = way if to is None else way._replace(to=to.position, ending=None)
-        return leave(plan, state, step, happened, way, done, entered=entered)
+        return leave(plan, state, step, happened, way, done)
 
     patch.setattr(driver, "judge", judged)
     patch.setattr(fold, "leave", believed)

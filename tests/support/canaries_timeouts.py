@@ -36,8 +36,8 @@ def looks_before_the_pause(patch: pytest.MonkeyPatch) -> None:
         patch,
         Driver,
         "attempt",
-        ("    if call.is_retry and not call.is_started:\n", f"{look}    if call.is_retry and not call.is_started:\n"),
-        (" or is_out_of_time(self)):", "):"),
+        ("    if is_retry and not is_started:\n", f"{look}    if is_retry and not is_started:\n"),
+        (" or (state.ends_by and is_out_of_time(self))):", "):"),
     )
 
 

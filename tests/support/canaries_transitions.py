@@ -92,9 +92,9 @@ def follows_the_cursor(patch: pytest.MonkeyPatch) -> None:
     """Control goes where the record says."""
     whole = apply.leave
 
-    def leave(plan: Any, state: Any, step: Any, event: Event, way: Any, done: Any, **entered: Any) -> Any:
+    def leave(plan: Any, state: Any, step: Any, event: Event, way: Any, done: Any) -> Any:
         to = next((other.position for other in plan.steps if other.id == event.body.get("next")), way.to)
-        return whole(plan, state, step, event, way._replace(to=to), done, **entered)
+        return whole(plan, state, step, event, way._replace(to=to), done)
 
     patch.setattr(apply, "leave", leave)
 

@@ -37,8 +37,6 @@ _OF_KIND: Final = (
 )
 """The lowest version of a kind, where that is not the first."""
 
-_LATER_FIELDS: Final = LATER_NOTES.union(TIME_NOTES.values(), BODY_FIELDS) - {"frame"}
-
 # Digests of different things never coincide: the digested bytes start with the tag of their kind.
 RECORD_TAG: Final = b"stepward.record.1\n"
 HEAD_TAG: Final = b"stepward.head.1\n"
@@ -71,17 +69,17 @@ class Record(NamedTuple):
 def version_of(kind: str, body: Collection[str], note: Collection[str]) -> int:
     """Return the lowest version of a record that has its kind, and the fields of its body and its note."""
     version = _OF_KIND.get(kind, 1)
-    if "frame" in body:
+    if "frame" in body:  # not a loop: every record asks
         version = max(version, BODY_FIELDS["frame"])
-    if _LATER_FIELDS.isdisjoint(body) and _LATER_FIELDS.isdisjoint(note):
+    if "continues" in body:
+        version = max(version, BODY_FIELDS["continues"])
+    if "turn" in body:
+        version = max(version, BODY_FIELDS["turn"])
+    if not note:
         return version
     if TIME_NOTES.get(kind) in note:
         version = max(version, 8)
-    if not LATER_NOTES.isdisjoint(note):
-        version = max(version, 2)
-    for name in BODY_FIELDS.keys() & body:
-        version = max(version, BODY_FIELDS[name])
-    return version
+    return version if LATER_NOTES.isdisjoint(note) else max(version, 2)
 
 
 def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int, version: int = 1) -> Entry:  # noqa: PLR0917 - the fields of a record

@@ -61,6 +61,7 @@ class DatabaseFile:
         self._layout = layout
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self._writing = {durable: _Writing(self, durable=durable) for durable in (True, False)}
         self._synchronous = layout.synchronous
         self._is_closed = False
         if os.path.isdir(path):
@@ -85,13 +86,13 @@ class DatabaseFile:
         On any error it is rolled back.
         """
         self._check_open()
-        return _Writing(self, self._layout.synchronous if durable else "NORMAL")
+        return self._writing[durable]
 
-    def begin(self, level: str) -> sqlite3.Connection:
-        """Begin a transaction whose commit survives what the level of `synchronous` says; `finish` is called then."""
+    def begin(self, *, durable: bool) -> sqlite3.Connection:
+        """Begin a transaction; `finish` is called then."""
         self._lock.acquire()
         try:
-            self._synchronize(level)
+            self._synchronize(self._layout.synchronous if durable else "NORMAL")
             self._connection.execute("BEGIN IMMEDIATE")
         except BaseException as error:
             self.finish(error)
@@ -284,13 +285,13 @@ class DatabaseFile:
 class _Writing:
     """A transaction of a file: this is `contextmanager` with less around it, which takes as long as a statement."""
 
-    __slots__ = ("_file", "_level")
+    __slots__ = ("_durable", "_file")
 
-    def __init__(self, file: DatabaseFile, level: str) -> None:
-        self._file, self._level = file, level
+    def __init__(self, file: DatabaseFile, *, durable: bool) -> None:
+        self._file, self._durable = file, durable
 
     def __enter__(self) -> sqlite3.Connection:
-        return self._file.begin(self._level)
+        return self._file.begin(durable=self._durable)
 
     def __exit__(self, _: object, failure: BaseException | None, trace: object) -> None:
         self._file.finish(failure)

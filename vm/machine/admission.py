@@ -71,7 +71,8 @@ class Admission:
 
     async def require(self, plan: Plan, policies: Sequence[Policy], accept: Collection[str]) -> None:
         """Raise RunRefused for a program with an error whose code is not in `accept`."""
-        found = [finding for finding in await self.errors(plan, policies) if finding.code not in accept]
+        errors = await self.errors(plan, policies) if self.asks else ()
+        found = [finding for finding in errors if finding.code not in accept]
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             codes = ", ".join(sorted({finding.code for finding in found}))

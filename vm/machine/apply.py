@@ -73,15 +73,18 @@ def _in_branches(plan: Plan, state: State, event: Event) -> State:
 def _started(plan: Plan, state: State, event: Event) -> State:
     if event.body["program"] != plan.digest or tuple(event.body["policies"]) != plan.policy_digests:
         raise MisfitError("the run is of another program or policy")
-    changes = [(plan.stored(name), value) for name, value in event.body["inputs"].items()]
-    return state._replace(
-        slots=put(state.slots, changes) if changes else state.slots,
-        monitors=plan.watch.first,
-        limits=Limits(*event.note["limits"]),
-        by=str(event.note.get("by", "")),
-        caller=_caller(event),
-        ends_by=event.note.get("due", 0),
-        trace=traced(state.trace, event),
+    inputs, note = event.body["inputs"], event.note
+    changes = [(plan.stored(name), value) for name, value in inputs.items()]
+    return state.changed(
+        {
+            "slots": put(state.slots, changes) if changes else state.slots,
+            "monitors": plan.watch.first,
+            "limits": Limits(*note["limits"]),
+            "by": str(note.get("by", "")),
+            "caller": _caller(event),
+            "ends_by": note.get("due", 0),
+            "trace": traced(state.trace, event),
+        }
     )
 
 
@@ -149,7 +152,7 @@ def _branched(plan: Plan, state: State, event: Event) -> State:
         raise MisfitError(f"`{step.id}` has no branch `{branch}`")
     state = _performed(plan, state, step)
     succeeded: tuple[Part, ...] = () if branch is None else (step.part,)
-    return leave(plan, state, step, event, transition, Done([], 0, succeeded), entered=1)
+    return leave(plan, state, step, event, transition, ([], 0, succeeded, (), 1))
 
 
 def _assigned(plan: Plan, state: State, event: Event) -> State:
@@ -159,13 +162,14 @@ def _assigned(plan: Plan, state: State, event: Event) -> State:
         if list(event.body["values"]) != [step.computes]:
             raise MisfitError(f"`{step.id}` computes other names")
         (value,) = event.body["values"].values()
-        done = Done(output_changes(step, value), left_size(state, event, "values"), (step.part,))
-        return leave(plan, state, step, event, step.succeeds, done, entered=1)
+        done: Done = (output_changes(step, value), left_size(state, event, "values"), (step.part,), (), 1)
+        return leave(plan, state, step, event, step.succeeds, done)
     changes = [(plan.stored(name), value) for name, value in event.body["values"].items()]
     if {slot for slot, _ in changes} != step.assigned:
         raise MisfitError(f"`{step.id}` assigns other names")
-    done = Done(changes, left_size(state, event, "values"), (step.part,))
-    return leave(plan, state, step, event, step.succeeds, done, entered=1)
+    return leave(
+        plan, state, step, event, step.succeeds, (changes, left_size(state, event, "values"), (step.part,), (), 1)
+    )
 
 
 def _performed(plan: Plan, state: State, step: StepPlan) -> State:
@@ -189,7 +193,7 @@ def _passed(plan: Plan, state: State, event: Event) -> State:
     for call in step.calls if step.is_parallel else ():
         changes += failure_changes(call, error, name)
     transition = step.stalls if is_last and step.stalls else step.transitions["visits"]
-    return leave(plan, state, step, event, transition, Done(changes, 0, ()))
+    return leave(plan, state, step, event, transition, (changes, 0, (), (), 0))
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -240,9 +244,7 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         if state.calls is None:
             return _succeed_at_once(plan, state, step, event)
         if _is_outcome(state, step, event):
-            return leave(
-                plan, state, step, event, step.succeeds, _succeeded(state, step, event, event.body.get("output"))
-            )
+            return leave(plan, state, step, event, step.succeeds, _succeeded(state, step, event, 0))
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
     call = step.calls[sub]
@@ -264,10 +266,10 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
     return _settle(plan, state, step, sub, call_state, event)
 
 
-def _succeeded(state: State, step: StepPlan, event: Event, output: Any) -> Done:
+def _succeeded(state: State, step: StepPlan, event: Event, entered: int) -> Done:
     """Return the result of a step whose only call has succeeded."""
-    changes, size = output_changes(step.calls[0], output), left_size(state, event, "output")
-    return tuple.__new__(Done, (changes, size, (step.part,), ()))  # as `Done`, which is a Python function
+    changes = output_changes(step.calls[0], event.body["output"])
+    return changes, left_size(state, event, "output"), (step.part,), (), entered
 
 
 def _is_outcome(state: State, step: StepPlan, event: Event) -> bool:
@@ -286,14 +288,13 @@ def _charged(state: State, note: Any) -> State:
 
 def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
     """Apply the success of a step's first attempt, which needed no intent: a short cut for the common case."""
-    call = step.calls[0]
-    body = event.body
+    call, body = step.calls[0], event.body
     if body["step"] != call.id or call.has_intent or body["visit"] != visits_of(state, step) + 1:
         raise MisfitError(f"`{event.kind}` of `{body['step']}` while `{step.id}` is to be performed")
     state = _performed(plan, state, step)
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
-    return leave(plan, state, step, event, step.succeeds, _succeeded(state, step, event, body["output"]), entered=1)
+    return leave(plan, state, step, event, step.succeeds, _succeeded(state, step, event, 1))
 
 
 def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: CallState, event: Event) -> State:
@@ -306,7 +307,7 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
         succeeded: tuple[Part, ...] = ((step.position, None),) if call_state.phase == "success" else ()
         transition = _transition_of(step, call_state.phase, name)
         size = left_size(state, event, "output") if is_bound else 0
-        return leave(plan, state, step, event, transition, Done(changes, size, succeeded))
+        return leave(plan, state, step, event, transition, (changes, size, succeeded, (), 0))
     if call_state.phase in SETTLED or "rule" in event.body:
         if step.is_parallel:
             call_state = call_state._replace(trace=traced(call_state.trace, event))
@@ -388,9 +389,9 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
     if step.is_computed:
         step = step_of(plan, state, event.body)
         name = event.body.get("error_name", "")
-        done = Done(failure_changes(step, event.body["error"], name), 0, ())
+        done: Done = (failure_changes(step, event.body["error"], name), 0, (), (), 1)
         transition = _transition_of(step, event.body["kind"], name)
-        return leave(plan, state, step, event, transition, done, entered=1)
+        return leave(plan, state, step, event, transition, done)
     if step.position in plan.bodies:
         step = step_of(plan, state, event.body)
         body = plan.bodies[step.position]
@@ -398,7 +399,7 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
         changes = failure_changes(step, event.body["error"], name)
         changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values()) if slot != NOWHERE]
         state = count_visit(state, step, steps=state.steps + step.cost)
-        return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), Done(changes, 0, ()))
+        return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), (changes, 0, (), (), 0))
     if not step.calls:
         state = enter(plan, state, step)
         return close(plan, state, step, event, step.transitions["failed"]) if state.frames else end(plan, state, event)
@@ -447,7 +448,7 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
         if kind == "success"
         else failure_changes(step, event.body.get("error", ""), event.body.get("error_name", ""))
     )
-    done = Done(changes, recorded_size(output), tuple(succeeded), _followers(step, calls))
+    done: Done = (changes, recorded_size(output), tuple(succeeded), _followers(step, calls), 0)
     transition = _transition_of(step, kind, event.body.get("error_name", ""))
     return leave(plan, state, step, event, transition, done)
 

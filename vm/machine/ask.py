@@ -20,7 +20,7 @@ from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, is_async, names_of
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError, Tools, in_thread
-from stepward.vm.values import ByteBudget, FrozenMap, TooLarge, ValueRefused, exact, freeze
+from stepward.vm.values import ByteBudget, TooLarge, ValueRefused, exact, freeze
 
 MAX_NAME: Final = 200
 """Characters of a model's name that are recorded."""
@@ -34,7 +34,7 @@ MAX_ERROR: Final = 2_000
 
 async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext, most: int) -> Result:
     """Call a tool and return the result; its output has at most `most` bytes. Its exceptions become results, too."""
-    args = opened(call.args) if call.args else FrozenMap()
+    args = opened(call.args) if call.args else call.args
     try:
         answer = _await_answer(tools.call(plan.tool, args, context))
         output = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
@@ -55,26 +55,27 @@ class _Raised(Exception):  # noqa: N818 - carries what a tool raised past handle
 
 async def _await_answer(asked: Awaitable[Any]) -> Any:
     """Await an answer. A time-out, exit or cancellation that the tool itself raises becomes _Raised."""
-    task, finish = asyncio.current_task(), begin()
+    finish = begin()
     try:
         return await asked
     except (TimeoutError, SystemExit) as error:
         raise _Raised(error_text(error)) from error
     except asyncio.CancelledError:
         # A cancellation of this task is passed on; else the tool itself was cancelled.
-        if task is None or task.cancelling() or not _is_running(task):
+        task = _present_task()
+        if task is None or task.cancelling():
             raise
         raise _Raised("it was cancelled") from None
     finally:
         finish()
 
 
-def _is_running(task: asyncio.Task[Any]) -> bool:
-    """Return whether the present code runs in a task: a coroutine that is being closed may not."""
+def _present_task() -> asyncio.Task[Any] | None:
+    """Return the task in which the present code runs, if any: a coroutine that is being closed may be in none."""
     try:
-        return asyncio.current_task() is task
+        return asyncio.current_task()
     except RuntimeError:
-        return False
+        return None
 
 
 _CLASS_NAME: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__

@@ -244,7 +244,7 @@ def _joined_branches(plan: Plan, state: State, event: Event) -> State:
         changes += output_changes(step, output)
     else:
         changes += failure_changes(step, event.body["error"], name)
-    done = Done(changes, _size(output), (step.part,) if kind == "success" else ())
+    done: Done = (changes, _size(output), (step.part,) if kind == "success" else (), (), 0)
     trace, monitors = trace_of_branches(plan, state), memories_of(plan, state)
     state = state._replace(fork=None, trace=trace, monitors=monitors)
     return leave(plan, noticed(plan, state, layout.join), step, event, transition, done)
@@ -270,8 +270,8 @@ def _joined_items(plan: Plan, state: State, event: Event) -> State:
     failed = [(number, one.failure) for number, one in enumerate(fork.branches) if one.failure is not None]
     errors = (body.errors, listed(failed))
     if fork.has_stopped:
-        done = Done([*failure_changes(step, event.body["error"], name), errors], 0, ())
+        done: Done = ([*failure_changes(step, event.body["error"], name), errors], 0, (), (), 0)
     else:
         output = tuple(None if one.output is UNDEFINED else one.output for one in fork.branches)
-        done = Done([*output_changes(step, output), errors], _size(output), (step.part,))
+        done = ([*output_changes(step, output), errors], _size(output), (step.part,), (), 0)
     return leave(plan, noticed(plan, state, stage), step, event, transition, done)

@@ -413,14 +413,15 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     """Return the event of an attempt that was made: its outcome, and the successor if that settles the step."""
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
-    body = place_of(state, call.id, attempt.visit)
     if result.answer == "output":
-        body |= {"kind": "success", "output": result.value}
-        if not step.is_parallel:
-            body |= step.after_success
+        value, visit, frame = result.value, attempt.visit, attempt.frame
+        body = {"kind": "success", "output": value, "step": call.id, "visit": visit, **step.after_success}
+        if frame:
+            body["frame"] = frame
         if plan.has_sensitive:
             return unsealed("attempt", body, note)
-        return made("attempt", body, note, call.texts.success.filled(text_of(result.value), attempt.visit, state.frame))
+        return made("attempt", body, note, call.texts.success.filled(text_of(value), visit, frame))
+    body = place_of(state, call.id, attempt.visit)
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base
     kind = outcome_of(call, tried, result)

@@ -38,11 +38,11 @@ class DatedClock:
     def __init__(self, inner: Clock) -> None:
         self.sleep = inner.sleep
         self.limit = inner.limit
-        self._now = inner.now
+        self._inner = inner
 
     def now(self) -> int:
         """Return microseconds since the epoch."""
-        at = self._now()
+        at = self._inner.now()
         return at if FIRST <= at <= LAST else min(max(at, FIRST), LAST)
 
 

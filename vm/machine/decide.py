@@ -185,7 +185,7 @@ def _is_under_way(state: State, number: int, under_way: UnderWay) -> bool:
 
 def _enter(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     match step.step:  # in the order of how frequent they are
-        case LlmStep() | ToolStep():
+        case ToolStep() | LlmStep():
             return enter_calls(plan, state, step, visit)
         case ConditionStep() as condition:
             return _enter_condition(plan, state, step, condition, visit)

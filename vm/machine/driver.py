@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from stepward.vm.journal.canonical import Sealed, Secret
 from stepward.vm.journal.chain import read_together
@@ -30,7 +30,7 @@ from stepward.vm.machine.memory import Memory
 from stepward.vm.machine.ordered import MAX_PENDING, Asleep, keep_going
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.setup import Setup
-from stepward.vm.machine.sizes import MAX_CHARACTER, oversize
+from stepward.vm.machine.sizes import may_be_oversize, oversize
 from stepward.vm.machine.state import OPEN, State
 from stepward.vm.machine.timely import LONGEST_SLEEP, is_out_of_time, next_action, time_left
 from stepward.vm.machine.tools import ToolContext
@@ -57,12 +57,8 @@ _FOREIGN: Final = ("cancel", "refused")
 """The records that others may append to a run while it is driven."""
 
 
-class Pending(NamedTuple):
-    """An event whose record is not in the store yet."""
-
-    event: Event
-    at: int
-    entry: Entry
+Pending = tuple[Event, int, Entry]
+"""An event whose record is not in the store yet, its time, and that record."""
 
 
 class Driver:
@@ -78,6 +74,8 @@ class Driver:
         self.committed = (state, last)
         self.pending: list[Pending] = []
         self.urgency = ANY_TIME
+        self.most = 0
+        """Bytes that an output may have, once the run is driven."""
         self.secrets: dict[str, bytes] = {}
         self.under_way: dict[tuple[FrameName, int], tuple[list[Part], float | None]] = {}
         self._last = last
@@ -108,15 +106,16 @@ class Driver:
                 self._renewing.cancel()
 
     async def _finish(self) -> None:
+        limits = self.state.limits
+        self.most = min(limits.output_bytes, limits.state_bytes)
         while True:
-            while await self._advance() and not self.is_stopping:
+            while await self._advance() and not self.stops():
                 pass
             if self.held_by is None or not await was_closed(self):
                 return
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether no call of the run starts any more on this machine."""
+    def stops(self) -> bool:
+        """Return whether no call of the run starts any more on this machine."""
         stop = self.setup.stop
         return self._is_parked or self.held_by is not None or (stop is not None and stop.is_set())
 
@@ -128,7 +127,7 @@ class Driver:
     async def _advance(self) -> bool:
         """Perform actions until MAX_PENDING records are pending or none is due; return whether to call it again."""
         steps, breakers = self.plan.steps, self.setup.breakers
-        while len(self.pending) < MAX_PENDING and not self.is_stopping:
+        while len(self.pending) < MAX_PENDING and not self.stops():
             action = next_action(self)
             if type(action) is Event:
                 if self.state.is_leaving:
@@ -172,9 +171,8 @@ class Driver:
         self.state = state
 
     def _write(self, happened: Event, at: int) -> None:
-        entry = entry_of(happened, self._last, at)
-        self.pending.append(tuple.__new__(Pending, (happened, at, entry)))
-        self._last = entry
+        self._last = entry = entry_of(happened, self._last, at)
+        self.pending.append((happened, at, entry))
 
     async def flush(self) -> None:
         """Append the pending records; raises LeaseLost, or JournalError if the store fails."""
@@ -227,11 +225,11 @@ class Driver:
             checked_records(self.run, entries)
             require_head(self.run, head, last, setup.keys)
         again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
-        for pending in again:
-            if state.is_cancelled and pending.event.kind == "intent":
+        for happened, at, _ in again:
+            if state.is_cancelled and happened.kind == "intent":
                 continue  # its call has not started, and need not any more
-            state = apply(self.plan, state, pending.event)
-            self._write(pending.event, pending.at)
+            state = apply(self.plan, state, happened)
+            self._write(happened, at)
         self.state = state
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -285,24 +283,22 @@ class Driver:
     async def attempt(self, call: Call) -> None:
         """Make an attempt of a call of the present step, and record its outcome."""
         setup = self.setup
-        sub, step, visit, attempt, performance, _, _, _, _, is_started, _, frame = call
+        sub, step, visit, attempt, performance, _, _, _, is_retry, is_started, _, frame = call
         plan = self.plan.calls[step]
-        if call.is_retry and not call.is_started:
+        if is_retry and not is_started:
             await self.pause(call, nullcontext)
-        if not is_started and (self.state.is_cancelled or self.is_stopping or is_out_of_time(self)):
+        state = self.state
+        if not is_started and (state.is_cancelled or self.stops() or (state.ends_by and is_out_of_time(self))):
             return
         note: dict[str, Any] = {"attempt": attempt, "performance": performance}
-        token = ""
         if is_held(self, plan):
             return
-        if plan.has_intent:
-            token = await self._intend(plan, call, note)
+        token = await self._intend(plan, call, note) if plan.has_intent else ""
         if self.urgency or self._is_overdue():
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
-        limits = self.state.limits
-        most = min(limits.output_bytes, limits.state_bytes)
+        most = self.most
         key = None if setup.replies is None else setup.replies.key(plan, call, self.known)
         # Before the look at the lease, because it may take time.
         kept = None if key is None else await self._kept(plan, call, key, most)
@@ -323,13 +319,15 @@ class Driver:
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
             note |= {"cached": True} if result.is_cached else {}
         else:
-            place = (self.plan.digest, self.run, step, visit, attempt, performance)
-            context = tuple.__new__(ToolContext, (*place, token, plan.timeout, plan.returns, frame))
+            digest, timeout, returns = self.plan.digest, plan.timeout, plan.returns
+            place = (digest, self.run, step, visit, attempt, performance, token, timeout, returns, frame)
+            context = tuple.__new__(ToolContext, place)  # as `ToolContext`, which is a Python function
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
-        self.under_way.pop((frame, sub), None)
+        if parts is not None:
+            del self.under_way[frame, sub]
         ended = setup.clock.now()
         note["started"] = started
-        note["took"] = max(ended - started, 0)  # the clock may have been set back
+        note["took"] = ended - started if ended > started else 0  # the clock may have been set back
         happened = self._answer(plan, call, result, note, ended)
         if key is not None and not result.is_cached:
             assert setup.replies is not None, "without a cache there is no key"
@@ -351,7 +349,7 @@ class Driver:
         # A clock that was set back makes no delay longer than the program says.
         until = min(call.due, setup.clock.now() + entry.delay(before.attempt - before.base))
         until = min(until, self.state.ends_by or until)
-        while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.is_stopping):
+        while (left := until - setup.clock.now()) > 0 and not (self.state.is_cancelled or self.stops()):
             if self._may_park():
                 self._is_parked = True
                 return
@@ -392,7 +390,7 @@ class Driver:
 
     def _is_overdue(self) -> bool:
         """Return whether records have waited for too long: only an append reads requests to cancel."""
-        return len(self.pending) > 1 and self.pending[-1].at - self.pending[0].at >= MAX_WAIT
+        return len(self.pending) > 1 and self.pending[-1][1] - self.pending[0][1] >= MAX_WAIT
 
     def _is_open(self, call: Call) -> bool:
         calls = self.here(call).calls
@@ -456,8 +454,7 @@ class Driver:
             if is_secret:
                 happened = self._sealed(happened)
             # The record is longer than the output in it, unless it has only a reference to the output.
-            limits, most = self.state.limits, len(happened.text) * MAX_CHARACTER
-            if is_secret or most > limits.output_bytes or most > limits.state_bytes - here.size:
+            if is_secret or may_be_oversize(here, happened):
                 too_large = oversize(self.plan, here, self.plan.steps[here.at], happened.body[name])
             if too_large is not None:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)

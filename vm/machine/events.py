@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
-from stepward.vm.journal.canonical import TAG, canonical, portable, quoted
+from stepward.vm.journal.canonical import TAG, canonical, portable
 from stepward.vm.journal.records import version_of, write_record
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps.catching import UNEXPECTED
@@ -86,32 +86,25 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
     return Event(kind, body, note, "")
 
 
-_TIMES: Final = ("attempt", "performance", "started", "took")
-_KEY: Final = ("attempt", "performance", "key")
-_FIRST: Final = ("limits", "run")
-
-
-def _note_text(note: Mapping[str, Any]) -> str:
-    """Return the canonical text of a note; those of most records are numbers, a digest that is a key, and an id."""
-    if not note:
-        return "{}"
-    names = tuple(note)
-    if names == _TIMES:
-        attempt, performance, started, took = note.values()
-        return f'{{"attempt":{attempt},"performance":{performance},"started":{started},"took":{took}}}'
-    if names == _KEY:
-        attempt, performance, key = note.values()
-        return f'{{"attempt":{attempt},"key":"{key}","performance":{performance}}}'
-    if names == _FIRST:
-        limits, run = note.values()
-        return f'{{"limits":[{",".join(map(str, limits))}],"run":{quoted(run)}}}'
-    return canonical(note)
+_TIMES: Final = ["attempt", "performance", "started", "took"]
+_KEY: Final = ["attempt", "performance", "key"]
+"""The names in the notes of most records: of numbers, and of a digest that is a key. No version of a record added them.
+"""
 
 
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
     """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
     kind, body, note, text = happened
-    return write_record(last.seq + 1, last.digest, kind, text, _note_text(note), at, version_of(kind, body, note))
+    names, later = [*note], NOTHING
+    if names == _TIMES:
+        attempt, performance, started, took = note.values()
+        said = f'{{"attempt":{attempt},"performance":{performance},"started":{started},"took":{took}}}'
+    elif names == _KEY:
+        attempt, performance, key = note.values()
+        said = f'{{"attempt":{attempt},"key":"{key}","performance":{performance}}}'
+    else:
+        said, later = canonical(note) if note else "{}", note
+    return write_record(last.seq + 1, last.digest, kind, text, said, at, version_of(kind, body, later))
 
 
 class Idle(NamedTuple):

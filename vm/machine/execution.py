@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
@@ -62,6 +62,10 @@ from stepward.vm.values import ByteBudget, FrozenMap, TooLarge, ValueRefused, fr
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+_NO_ENTRY: Final = Entry(-1, b"", NO_DIGEST)
+_NO_LEASE: Final = Lease("", 0, 0.0)
+"""What a run has before it is created."""
 
 
 def _without_loop(form: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
@@ -215,8 +219,8 @@ class ExecutionVM(Migrations):
         if why is not None:
             raise input_refused(why, plan.input_types)
         run = f"run-{self._setup.random(16).hex()}" if run_id is None else run_id
-        _require_id(run)
         if run_id is not None:
+            _require_id(run)
             found = await self._load(run)
             if found is not None:
                 return self._existing(found, plan, given)
@@ -328,10 +332,9 @@ class ExecutionVM(Migrations):
             self._documented.add(plan.digests)
         start = self.clock.now()
         note = {"limits": self._limits, "run": run, **who, **limit_note(plan, start)}
-        nobody = Lease(run, 0, 0.0)
-        driver = Driver(setup, plan, run, before(plan), Entry(-1, b"", NO_DIGEST), nobody)
+        driver = Driver(setup, plan, run, before(plan), _NO_ENTRY, _NO_LEASE)
         driver.record(plan.start.event(FrozenMap(inputs), more, note, is_sealed=plan.has_sensitive), start)
-        first = driver.pending[0].entry
+        first = driver.pending[0][2]
         size = len(first.record)
         if plan.has_sensitive:  # the record has references in place of values
             size = max(size, len(canonical(portable(opened(FrozenMap(inputs)))).encode()))
@@ -419,11 +422,7 @@ class ExecutionVM(Migrations):
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop of this thread: a new loop for each call would cost as much as a step."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
+        if asyncio._get_running_loop() is not None:  # without the exception of the public function, on every call
             coroutine.close()
             raise StepwardError("an event loop runs here: await the form without `_sync`")
         thread_loop = getattr(self._thread, "loop", None)

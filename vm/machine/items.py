@@ -74,8 +74,8 @@ def joined_items(plan: Plan, state: State, event: Event) -> State:
         value = UNDEFINED if body.is_once and get(each.outputs, 0) is UNDEFINED else output
         carried = each.before if body.is_once else each.carried
         changes = [*output_changes(step, value), *carried, *errors]
-        done = Done(changes, recorded_size(output), (step.part,))
+        done: Done = (changes, recorded_size(output), (step.part,), (), 0)
     else:
         gone = [(slot, UNDEFINED) for slot, _ in each.before]
-        done = Done([*failure_changes(step, event.body["error"], name), *gone, *errors], 0, ())
+        done = ([*failure_changes(step, event.body["error"], name), *gone, *errors], 0, (), (), 0)
     return leave(plan, state, step, event, transition, done)

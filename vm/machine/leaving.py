@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from stepward.vm.language.steps.catching import DECLARED, UNCOVERED
 from stepward.vm.language.transitions import Transition
@@ -46,26 +46,16 @@ def step_of(plan: Plan, state: State, body: Any) -> StepPlan:
     return step
 
 
-class Done(NamedTuple):
-    """The result of a step: the changes of slots, the size of its output, and the parts that succeeded.
+Done = tuple[list[tuple[int, Any]], int, tuple[Part, ...], tuple[frozenset[int], ...], int]
+"""The result of a step: the changes of slots, the size of its output, the parts that succeeded, and the followers of
+`Left`. The last is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
 
-    `followers` are those of `Left`.
-    """
-
-    changes: list[tuple[int, Any]]
-    size: int
-    succeeded: tuple[Part, ...]
-    followers: tuple[frozenset[int], ...] = ()
+It is a plain tuple, because every step makes one: a NamedTuple takes as long as some ten of these."""
 
 
-def leave(
-    plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, done: Done, *, entered: int = 0
-) -> State:
-    """Leave a step: bind what it assigned and inform the monitors. The event has to name the same successor.
-
-    `entered` is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
-    """
-    body, (changes, size, succeeded, followers) = event.body, done
+def leave(plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, done: Done) -> State:
+    """Leave a step: bind what it assigned and inform the monitors. The event has to name the same successor."""
+    body, (changes, size, succeeded, followers, entered) = event.body, done
     slots, to, ending = state.slots, transition.to, transition.ending
     visits, before = get(slots, step.visits)
     idle = state.idle

@@ -38,9 +38,8 @@ class Driver(Protocol):
     pending: list[Any]
     memory: Memory
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether this machine starts no call any more."""
+    def stops(self) -> bool:
+        """Return whether this machine starts no call any more."""
 
     async def flush(self) -> None:
         """Append the pending records."""
@@ -96,7 +95,7 @@ class _Members:
     async def start_more(self) -> bool:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
         driver, breakers = self.driver, self.driver.setup.breakers
-        while not driver.is_stopping and len(driver.pending) < MAX_PENDING:
+        while not driver.stops() and len(driver.pending) < MAX_PENDING:
             if breakers.is_stale:
                 await self._look()
             if self.errors:

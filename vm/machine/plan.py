@@ -267,7 +267,8 @@ class Plan:
     `policies` are those that apply; `waived` are their rules that this run may break: `policy:rule`. `later` are the
     terms that the run came under when a machine continued it: their rules hold in addition. The facts about tools stay
     those of the start of the run, because its records are read with them. `meaning` is that of the program under these
-    policies, where it is known. `has_sensitive`: a value can be sensitive; `waits`: a run can wait for a time.
+    policies, where it is known. `has_sensitive`: a value can be sensitive; `waits`: a run can wait for a time;
+    `lasts` is how long it may take, in microseconds, None without a limit.
     Raises ProgramError for a program without a clear meaning: SW005, SW101, SW106, SW109 and SW301.
     """
 
@@ -289,6 +290,7 @@ class Plan:
         self.terms = (Terms(self.policies, self.waived), *later)
         self.names_errors = program.language == 2
         self.max_steps, self.max_stalled = program.max_steps, program.max_stalled_steps
+        self.lasts = microseconds(program.timeout_seconds)
         self.model_budgets = program.model_budgets
         self.document = _document(program)
         self.digest = document_digest(self.document)
@@ -321,6 +323,8 @@ class Plan:
             if isinstance(step := layout.steps[owner], ForEachStep)
         }
         self.slots = put(empty(len(self._slots)), [(step.visits, (0, 0)) for step in self.steps if not step.is_stage])
+        self.watch = Watch(self._in_force(), self.meaning)
+        """The monitors of the guardrails in force."""
 
     def _inputs(self) -> dict[str, Source]:
         if self.program.inputs is not None:
@@ -355,11 +359,6 @@ class Plan:
             slot = None if located is None else self._slots.get(located[0])
             self._located[names] = None if slot is None or located is None else (slot, located[1])
         return self._located[names]
-
-    @cached_property
-    def watch(self) -> Watch:
-        """The monitors of the guardrails in force."""
-        return Watch(self._in_force(), self.meaning)
 
     def _in_force(self) -> Iterator[tuple[AnyRule, Meaning]]:
         """Yield the rules in force, each with its meaning: those of the program, then those of all terms of the run.

@@ -57,8 +57,8 @@ def oversize(plan: Plan, state: State, step: StepPlan, value: Any, most: int | N
 
 def may_be_oversize(state: State, event: Event) -> bool:
     """Return whether a value that is in the text of an event may be too large; most are too short for that."""
-    most = len(event.text) * MAX_CHARACTER
-    return not event.text or most > min(state.limits.output_bytes, state.limits.state_bytes - state.size)
+    most, limits = len(event.text) * MAX_CHARACTER, state.limits
+    return not most or most > limits.output_bytes or most > limits.state_bytes - state.size
 
 
 def refusal(state: State, step: StepPlan, size: int, counted: int, most: int | None = None) -> str | None:

@@ -63,7 +63,7 @@ class CallState(NamedTuple):
 
 
 def _changed_call(call: CallState, /, **changes: Any) -> CallState:
-    parts = list(call)
+    parts = list(call[:])
     for name, value in changes.items():
         parts[_PLACES_OF_CALL[name]] = value
     return tuple.__new__(CallState, parts)
@@ -247,7 +247,7 @@ class State(_Parts):
 
     def changed(self, changes: Mapping[str, Any]) -> State:
         """Return the state with other parts, by name: `_replace` for who has a dict of them."""
-        parts = list(self)
+        parts = list(self[:])  # a plain tuple, which is copied at once
         for name, value in changes.items():
             parts[_PLACES[name]] = value
         return tuple.__new__(State, parts)
@@ -282,7 +282,7 @@ OUTER_PARTS: Final = State._fields.index("fork")
 
 def before(plan: Plan) -> State:
     """Return the state of a run that has not started."""
-    return _BLANK._replace(slots=plan.slots)
+    return _BLANK.changed({"slots": plan.slots})
 
 
 class Reader:

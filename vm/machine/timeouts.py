@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stepward.vm.journal.canonical import LARGEST
-from stepward.vm.language.steps.wait import microseconds
 from stepward.vm.machine.calls import ended
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.plan import Plan
@@ -22,8 +21,7 @@ TIME: Final = "time"
 
 def end_of_time(plan: Plan, start: int) -> int | None:
     """Return when the time of a run is over that starts at `start`, both in microseconds; None without a limit."""
-    lasts = microseconds(plan.program.timeout_seconds)
-    return None if lasts is None else min(start + lasts, LARGEST)
+    return None if plan.lasts is None else min(start + plan.lasts, LARGEST)
 
 
 def limit_note(plan: Plan, start: int) -> dict[str, int]:

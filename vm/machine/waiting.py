@@ -49,7 +49,7 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
 
     This is `asyncio.Runner` with less set-up, which would take about as long as a run of few steps.
     """
-    task = loop.create_task(coroutine, context=context)
+    task = asyncio.Task(coroutine, loop=loop, name="stepward", context=context)
     interrupt = _Interrupt(task)
     # Only if Ctrl-C has its default handler: one of the caller must not be replaced.
     is_ours = (

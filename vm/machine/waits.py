@@ -16,7 +16,7 @@ from stepward.vm.machine.calls import place_of, successor_fields
 from stepward.vm.machine.data import filled
 from stepward.vm.machine.events import RUNNING, SUSPENDED, Action, Event, event
 from stepward.vm.machine.forks import MisfitError
-from stepward.vm.machine.leaving import Done, enter, leave, step_of
+from stepward.vm.machine.leaving import enter, leave, step_of
 from stepward.vm.machine.plan import Plan, StepPlan
 from stepward.vm.machine.state import Reader, State, visits_of
 
@@ -80,4 +80,4 @@ def waited(plan: Plan, state: State, event: Event) -> State:
     if event.note["time"] < state.due:
         raise MisfitError(f"`{step.id}` ends its wait before the time")
     state = state._replace(status=RUNNING, due=0)
-    return leave(plan, state, step, event, step.transitions["success"], Done([], 0, (step.part,)))
+    return leave(plan, state, step, event, step.transitions["success"], ([], 0, (step.part,), (), 0))
