@@ -95,6 +95,7 @@ class ProgramValidator:
         findings = list(_located(waived, program, failures))
         findings += _located(InternalError().of(failures.found), program, Failures())
         findings.sort(key=Finding.sort_key)
+        analyses = context.analyses  # not the context: the proofs in it hold what Z3 takes
         return Report(
             program=program.name,
             file=program.source_name,
@@ -104,7 +105,7 @@ class ProgramValidator:
             matched_policy_rules=matched,
             called_tools=_called_tools(context) if context.facts.meaning.policies else frozenset(),
             declared_tools=frozenset(program.tools or ()),
-            measure=lambda: context.analyses.bounds.in_all,
+            measure=lambda: analyses.bounds.in_all,
             failures=tuple(failures.found),
         )
 

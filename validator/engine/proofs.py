@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.analyses import Analyses
@@ -50,18 +51,21 @@ class Proofs:
         return Conditions(self.analyses, self.clock)
 
     @cached_property
+    def witnesses_when_needed(self) -> Callable[[], Witnesses]:
+        """Returns the maker of witnesses. It does not have us: in a circle, what Z3 takes stays until a collection."""
+        return cache(partial(_witnesses, self.analyses, self.clock, self.failures))
+
+    @property
     def witnesses(self) -> Witnesses:
         """The maker of witnesses, which runs the machine. Programs without violations never need it."""
-        from stepward.validator.engine.witnesses.synthesis import Witnesses
-
-        return Witnesses(self.analyses, self.clock, self.failures)
+        return self.witnesses_when_needed()
 
     @cached_property
     def engine(self) -> Engine:
         """The engine, for questions that the graph leaves open. Programs without such questions never need it."""
         from stepward.validator.engine.reach import Engine
 
-        return Engine(self.analyses, self.readable, lambda: self.witnesses, certifies=self.certifies)
+        return Engine(self.analyses, self.readable, self.witnesses_when_needed, certifies=self.certifies)
 
     @cached_property
     def dead(self) -> InfeasibleBranches:
@@ -69,3 +73,9 @@ class Proofs:
         from stepward.validator.engine.dead import InfeasibleBranches
 
         return InfeasibleBranches(self.analyses, self.engine, self.failures)
+
+
+def _witnesses(analyses: Analyses, clock: Clock, failures: Failures) -> Witnesses:
+    from stepward.validator.engine.witnesses.synthesis import Witnesses
+
+    return Witnesses(analyses, clock, failures)

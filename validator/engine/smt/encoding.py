@@ -93,10 +93,11 @@ class Encoding:
 
     def any_of(self, root: Names, node: int) -> Leaf:
         """Return a new version of a root: any value that it can have at a node."""
+        assigned, invariants = self.assigned, self.invariants  # the version must not have us: see `Functions`
 
         def domain(fields: Fields) -> Domain:
-            found = self.assigned.domain(root, fields)
-            return found if fields else self.invariants.narrowed(node, root, found)
+            found = assigned.domain(root, fields)
+            return found if fields else invariants.narrowed(node, root, found)
 
         return self.terms.leaf(root, domain)
 
@@ -255,8 +256,10 @@ class Encoding:
         return Made(self.terms.value(tree)._replace(fails=False))
 
     def _given(self, root: Names, given: Given) -> Leaf:
+        domains = self.terms.domains
+
         def domain(fields: Fields) -> Domain:
-            found = possible(self.terms.domains.given(given.source, fields))
+            found = possible(domains.given(given.source, fields))
             return replace(found, undefined=True) if given.maybe and not fields else found
 
         return self.terms.leaf(root, domain)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol, assert_never
+from weakref import proxy
 
 from stepward.validator.engine.smt.payloads import Array, Term, Text, Value
 from stepward.vm.expressions import letters
@@ -47,7 +48,7 @@ class Functions:
     """The values of functions in one question's terms."""
 
     def __init__(self, terms: Writer) -> None:
-        self.terms = terms
+        self.terms: Writer = proxy(terms)  # the terms have us: in a circle, what Z3 takes would stay until a collection
         self.texts: list[Text] = []
         """The free texts that are values of functions."""
         self._known: dict[tuple[str, str | None, int], tuple[Any, Any]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+from weakref import proxy
 
 import z3
 
@@ -65,7 +66,7 @@ class Sums:
     """The texts and arrays that are joined in one question's terms. Equal halves give one joined value."""
 
     def __init__(self, terms: Writer) -> None:
-        self.terms = terms
+        self.terms: Writer = proxy(terms)  # the terms have us: in a circle, what Z3 takes would stay until a collection
         self.texts: list[Text] = []
         """The joined texts that are no members of an enum, after the halves that they are joined from."""
         self._known: dict[tuple[Any, Any], tuple[Any, Any, Any]] = {}
