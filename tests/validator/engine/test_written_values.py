@@ -148,6 +148,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("written", "place"), dict.fromkeys(CASES))
 def test_what_is_said_of_written_values_is_so(written: str, place: str) -> None:
     steps = PLACES[place](*LISTS[written])

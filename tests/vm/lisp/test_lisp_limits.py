@@ -91,7 +91,6 @@ def test_garbage_does_not_count() -> None:
 )
 def test_every_byte_is_given_back(text: str) -> None:
     """What a program takes is given back when its value is gone: without the collector, so no value knows itself."""
-    gc.collect()
     gc.disable()
     try:
         meter = _meter_after(text)
