@@ -22,6 +22,9 @@ from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ComputeStep, ConditionStep, LlmCall, ToolCall
 from stepward.vm.reading.source import Place
 
+SHORT: Final = 500
+"""Characters of a text that is not free: a declared limit does as much as the condition of the help."""
+
 _NO_TEXT: Final = frozenset({"integer", "number", "boolean", "null"})
 
 
@@ -97,9 +100,9 @@ class UnguardedTextToEffect(Rule):
     ## What it does
     Reports an argument of a tool that is declared to write, if it contains a model's reply or an input of type text.
     There has to be a path to the call without a condition that reads the text. Text that is limited by `enum`,
-    `pattern` or `allowed_outputs` is not free text. The output of a tool does not count as free text. The rule follows
-    values that `set` copies, and texts that `compute` steps make of what they read. Any condition that reads the text
-    is enough, whatever it compares; `defined` does not read the text.
+    `pattern`, `allowed_outputs` or a `maxLength` of at most 500 is not free text. The output of a tool does not count
+    as free text. The rule follows values that `set` copies, and texts that `compute` steps make of what they read. Any
+    condition that reads the text is enough, whatever it compares; `defined` does not read the text.
 
     ## Why it is bad
     A user can write any text, and can make a model write any text. If the tool sends, stores or executes the text
@@ -193,12 +196,12 @@ class UnguardedTextToEffect(Rule):
         whose = "a user's" if source.kind == "input" else "a model's"
         text = reading.reference.text()
         message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition reads it"
-        help = f"check it in a condition first (such as `len({text}) <= 500`)"
+        help = f"check it in a condition first (such as `len({text}) <= {SHORT}`)"
         if source.kind == "output":
             help += f", or limit the reply of `{context.facts.call_of(source).id}` by `allowed_outputs`"
         elif context.facts.program.inputs is not None and source.kind == "input":
-            has_patterns = context.facts.program.language >= 2
-            help += ", or limit the input by `enum`" + (" or `pattern`" if has_patterns else "")
+            pattern = ", `pattern`" if context.facts.program.language >= 2 else ""
+            help += f", or limit the input by `enum`{pattern} or a `maxLength` of at most {SHORT}"
         place = Place(source.path, key=True) if source.kind == "input" else Place((*source.path, "id"))
         related = [Label(place, "the text comes from here")] if source.path else []
         return self.finding(message, help, reading.place, step=call.id, related=related)
@@ -214,7 +217,8 @@ class UnguardedTextToEffect(Rule):
         spec = context.facts.meaning.typing.spec((source, fields))
         if spec is None or spec.type is None:
             return False
-        return "string" in spec.kinds and spec.enum is None and spec.pattern is None
+        is_short = spec.max_length is not None and spec.max_length <= SHORT
+        return "string" in spec.kinds and spec.enum is None and spec.pattern is None and not is_short
 
     def _arrives(self, context: Context, source: Source, reading: Reading) -> bool:
         """Whether a path from the source to the reading passes no condition on the name, and no other assignment."""

@@ -214,9 +214,10 @@ def test_the_help_at_a_reference_in_an_object_of_set_names_the_language_that_rea
 @pytest.mark.parametrize(
     ("language", "limit", "way"),
     [
-        (1, {"enum": ["a"]}, "by `enum`"),
-        (2, {"enum": ["a"]}, "`enum` or `pattern`"),
-        (2, {"pattern": "[a-z]"}, "`enum` or `pattern`"),
+        (1, {"enum": ["a"]}, "by `enum` or a `maxLength` of at most 500"),
+        (1, {"maxLength": 500}, "by `enum` or a `maxLength` of at most 500"),
+        (2, {"enum": ["a"]}, "by `enum`, `pattern` or a `maxLength` of at most 500"),
+        (2, {"pattern": "[a-z]"}, "by `enum`, `pattern` or a `maxLength` of at most 500"),
     ],
 )
 def test_a_limit_that_the_help_names_ends_the_finding(language: int, limit: dict[str, Any], way: str) -> None:
@@ -227,3 +228,21 @@ def test_a_limit_that_the_help_names_ends_the_finding(language: int, limit: dict
     assert finding.help is not None
     assert finding.help.endswith(way)
     assert not found("SW209", steps, **fields, inputs={"x": {"type": "string", **limit}})
+
+
+@pytest.mark.parametrize("most", [501, 10_000])
+def test_the_condition_of_the_help_is_not_always_true(most: int) -> None:
+    """A shorter text is not reported: for it the help was a condition that holds in every run."""
+    steps: list[Step] = [
+        {"id": "c", "type": "condition", "condition": "len($x) <= 500", "then": "w", "otherwise": "no"},
+        {"id": "w", "type": "tool", "tool": "write", "args": {"x": "$x"}, "is_terminal": True},
+        {"id": "no", "type": "end"},
+    ]
+    fields = {
+        "tools": {"write": {"effect": "write", "idempotent": True}},
+        "inputs": {"x": {"type": "string", "maxLength": most}},
+    }
+    (finding,) = found("SW209", steps[1:], **fields)
+    assert finding.help is not None
+    assert "`len($x) <= 500`" in finding.help
+    assert not [*found("SW209", steps, **fields), *found("SW303", steps, **fields)]
