@@ -8,12 +8,16 @@ from typing import Final, NamedTuple, assert_never
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.findings import Evidence, Label, PolicyTag, Property
 from stepward.vm.language.guardrails import (
+    AnyGuard,
     AnyRule,
     AtMostOnce,
+    BranchSelector,
     Exclusive,
     FollowedBy,
     Never,
     Requires,
+    StepSelector,
+    guards,
     requirement_text,
 )
 from stepward.vm.language.policy import Policy
@@ -141,6 +145,8 @@ def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str
     wanted = requirement_text(rule.requires)
     if kind == "bypassed":
         help = f"route every path to `{step}` through {wanted}, or around `{step}`"
+        if any(_is_itself(rule, one) for one in guards(rule.requires)):
+            help += f"; {rule.protects.text()} is what the rule protects, and does not come before itself"
         return "SW401", f"`{step}` can start without {wanted}", help
     message = f"`{step}` can start although {wanted} is stale: a variable that it reads was assigned since"
     if rule.already:
@@ -150,6 +156,11 @@ def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str
         f"check again after the assignment, or write `fresh: false` in `{rule.name}` if the old answer is still valid"
     )
     return "SW402", message, help
+
+
+def _is_itself(rule: Requires, guard: AnyGuard) -> bool:
+    """Return whether a rule asks for what it protects, or for a branch of it."""
+    return rule.protects == (StepSelector(step=guard.step) if isinstance(guard, BranchSelector) else guard)
 
 
 def unconfirmed(outcome: Outcome) -> Outcome:

@@ -1,4 +1,4 @@
-"""Guardrails that name what the program does not have (SW407).
+"""Guardrails that name what the program or the body does not have, or an `end` step where it does not count (SW407).
 
 A selected step that no run reaches is SW102 or SW103: those findings say what to do, so the rule is not reported.
 """
@@ -6,14 +6,19 @@ A selected step that no run reaches is SW102 or SW103: those findings say what t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final, assert_never
 
 from stepward.validator.analysis.facts import ProgramFacts
+from stepward.validator.analysis.left_open import ending_in
 from stepward.validator.analysis.outcomes import Origin, Outcome
+from stepward.validator.analysis.siblings import hits_in
 from stepward.vm.language.guardrails import (
     AnyGuard,
     AnyRule,
     AnySelector,
+    AtMostOnce,
     BranchSelector,
+    Exclusive,
     FollowedBy,
     Never,
     Requires,
@@ -23,13 +28,14 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.similar import near_words
-from stepward.vm.language.steps import ConditionStep, ToolCall
+from stepward.vm.language.steps import ConditionStep, EndStep, ToolCall
 
 
-def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outcome]:
-    """Yield an outcome for each selector of a program's own rule that matches nothing.
+def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin, owner: int | None = None) -> Iterator[Outcome]:
+    """Yield an outcome for each selector of a program's own rule that matches nothing, or only what never counts.
 
-    A policy's rule is vacuous when it matches in no program of the run: see `matched_policy_rules`.
+    `owner` is the position of the step in whose body the rule stands: it matches in the body alone. A policy's rule is
+    vacuous when it matches in no program of the run: see `matched_policy_rules`.
     """
     if origin.policy is not None:
         return
@@ -39,16 +45,24 @@ def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin) -> Iterator[Outc
     if isinstance(rule, Requires):
         selectors += guards(rule.requires)
     for selector in selectors:
-        if not facts.hits(selector):
-            yield _outcome(facts, selector, origin, is_needed=selector in _needed(rule))
+        if not hits_in(facts, selector, owner):
+            yield _nowhere(facts, selector, origin, owner, is_needed=selector in _needed(rule))
+    for message, help in _idle_ends(facts, rule, owner):
+        yield _outcome(origin, message, help)
 
 
-def is_misspelt(facts: ProgramFacts, rule: AnyRule) -> bool:
-    """Return whether a rule asks for a name that the program does not have, but for one that it has almost.
+def is_explained(facts: ProgramFacts, rule: AnyRule, owner: int | None = None) -> bool:
+    """Return whether a rule asks for a name that the program does not have, but for one that it has almost, for a step
+    outside of its body, or for an `end` step.
 
     Steps that break such a rule break it for that cause, or it can be said only when the name is right.
     """
-    return any(not facts.hits(selector) and _near(facts, selector) for selector in _needed(rule))
+    for selector in _needed(rule):
+        if not hits_in(facts, selector, owner) and (facts.hits(selector) or _near(facts, selector)):
+            return True
+        if isinstance(rule, Requires) and _is_end(facts, selector):
+            return True
+    return False
 
 
 def _needed(rule: AnyRule) -> tuple[AnySelector | AnyGuard, ...]:
@@ -81,9 +95,63 @@ def _near(facts: ProgramFacts, selector: AnySelector | AnyGuard) -> str:
     return ""
 
 
-def _outcome(facts: ProgramFacts, selector: AnySelector | AnyGuard, origin: Origin, *, is_needed: bool) -> Outcome:
-    help = _near(facts, selector) or "correct the name in the guardrail, or add the step that it names"
+def _nowhere(
+    facts: ProgramFacts, selector: AnySelector | AnyGuard, origin: Origin, owner: int | None, *, is_needed: bool
+) -> Outcome:
+    where, help = "nowhere in the program", "correct the name in the guardrail, or add the step that it names"
+    if owner is not None and facts.hits(selector):
+        where = f"not in {ending_in(facts, owner)[0]}: the rule sees only the steps there"
+        help = "name a step that is there, or move the guardrail to the `guardrails` of the program"
+    else:
+        help = _near(facts, selector) or help
     name = selector.text()
-    effect = f"asks for {name}, which" if is_needed else f"has no effect: {name}"
-    message = f"guardrail `{origin.name}` {effect} is nowhere in the program"
-    return Outcome("SW407", message, help, origin.place, None, (), None, origin.tag)
+    effect = f"asks for {name}, which is" if is_needed else f"has no effect: {name} is"
+    return _outcome(origin, f"{effect} {where}", help)
+
+
+def _idle_ends(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> Iterator[tuple[str, str]]:
+    """Yield what to say, and what to do, for each place of a rule in which an `end` step means nothing.
+
+    An `end` step starts, and ends its body: it does not succeed, and nothing comes after it. So it may be protected or
+    forbidden, exclude another step, and be what has to follow.
+    """
+    match rule:
+        case Requires():
+            for name in (one.text() for one in guards(rule.requires) if _is_end(facts, one)):
+                what = f"asks for {name}, which is an `end` step: nothing comes after it"
+                yield what, "name the branch that leads to it, or a step before it"
+        case FollowedBy():
+            name = rule.followed_by.first.text()
+            if _is_end(facts, rule.followed_by.first):
+                help = "name a step before it; what has to come before it is a rule with `protects` and `requires`"
+                yield f"has no effect: {name} is an `end` step, and nothing comes after it", help
+        case AtMostOnce():
+            name = rule.at_most_once.text()
+            if _is_end(facts, rule.at_most_once, owner):
+                yield (
+                    f"has no effect: {name} is an `end` step, so it comes once",
+                    "remove the guardrail, or name another step",
+                )
+        case Exclusive():
+            left, right = rule.exclusive
+            if left != right and all(_is_end(facts, one, owner) for one in rule.exclusive):
+                what = f"has no effect: {left.text()} and {right.text()} are `end` steps, so only one of them comes"
+                yield what, "remove the guardrail, or name a step before one of them"
+        case Never():
+            pass
+        case _:
+            assert_never(rule)
+
+
+ANYWHERE: Final = -1
+"""An `end` step of any body."""
+
+
+def _is_end(facts: ProgramFacts, selector: AnySelector | AnyGuard, owner: int | None = ANYWHERE) -> bool:
+    """Return whether a selector names an `end` step; with `owner`, one that ends what the rule is about."""
+    hits = [hit for hit in facts.hits(selector) if isinstance(hit.part, EndStep)]
+    return any(owner == ANYWHERE or facts.flow.layout.owner(hit.step) == owner for hit in hits)
+
+
+def _outcome(origin: Origin, message: str, help: str) -> Outcome:
+    return Outcome("SW407", f"guardrail `{origin.name}` {message}", help, origin.place, None, (), None, origin.tag)

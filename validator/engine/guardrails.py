@@ -43,7 +43,7 @@ from stepward.validator.analysis.outcomes import (
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, clear_at_home
 from stepward.validator.analysis.repeats import repeat_words
 from stepward.validator.analysis.siblings import hits_in, monitor_of
-from stepward.validator.analysis.vacuity import is_misspelt, vacuous
+from stepward.validator.analysis.vacuity import is_explained, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
 from stepward.validator.reasons import LeftOpen
@@ -179,10 +179,11 @@ class _Judge:
             undecided = self._left_open(f"guardrail `{self.rule.name}`", why)
             tried = self._reached() if why.may_be_broken and self._applies() else undecided
             return tried if tried[0] is Verdict.VIOLATED else undecided
-        outcomes = list(vacuous(self.facts, self.rule, self.origin))
-        if self._applies():  # a misspelt name is one mistake: it is not repeated at each step that the rule protects
+        outcomes = list(vacuous(self.facts, self.rule, self.origin, self.owner))
+        if self._applies():  # one mistake is not repeated at each step that the rule protects
             verdict, evidence, found = self._reached()
-            return verdict, evidence, outcomes if outcomes and is_misspelt(self.facts, self.rule) else outcomes + found
+            is_said = bool(outcomes) and is_explained(self.facts, self.rule, self.owner)
+            return verdict, evidence, outcomes if is_said else outcomes + found
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` selects no step that a run reaches",))

@@ -321,14 +321,15 @@ class ExclusiveBroken(GuardrailRule):
 
 
 class VacuousGuardrail(GuardrailRule):
-    """A guardrail names a step, a branch or a tool that the program does not have.
+    """A guardrail names a step, a branch or a tool that the program does not have, or an `end` step without effect.
 
     ## What it does
-    Reports a guardrail of the program if one of its selectors matches no step. If the guardrail requires something by a
-    misspelt name, this is reported only once, and not again as SW401 or SW405 at each step. `never` without `when` is
-    not reported, because it is meant to match nothing. Of a policy it reports a rule that matches no step in any
-    checked program, and the declaration of a tool whose name is misspelt. If the selected step exists but no run
-    reaches it, SW102 or SW103 is reported instead.
+    Reports a guardrail of the program if one of its selectors matches no step; a guardrail of a body, if it matches
+    none there. It reports an `end` step as G, as `first` of `followed_by`, under `at_most_once`, and as both sides of
+    `exclusive`: nothing comes after it. What a guardrail requires is reported once, and not as SW401 or SW405 at each
+    step, if it is misspelt or an `end` step. `never` without `when` is meant to match nothing. Of a policy it reports a
+    rule that matches no step in any checked program, and the declaration of a tool whose name is misspelt. If the step
+    exists but no run reaches it, SW102 or SW103 is reported instead.
 
     ## Why it is bad
     A guardrail that selects nothing holds in every run, because it applies to none. Often a tool or a step was renamed,

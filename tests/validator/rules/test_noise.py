@@ -147,11 +147,15 @@ PAY: list[Step] = [
 OK, TELL, TYPO = {"step": "ok", "branch": "then"}, {"step": "tell"}, {"step": "tel"}
 
 
-def of_guardrail(rule: Step) -> list[tuple[str, str]]:
+def of_rule(rule: Step, *more: Step) -> list[Finding]:
     tools = {"pay": {"effect": "write", "idempotent": True}, "tell": {"effect": "write", "idempotent": True}}
-    data = {"name": "p", "inputs": {"n": {"type": "integer"}}, "tools": tools, "steps": PAY}
+    data = {"name": "p", "inputs": {"n": {"type": "integer"}}, "tools": tools, "steps": [*PAY, *more]}
     report = ProgramValidator(Program.from_dict({**data, "guardrails": [{"name": "g", **rule}]})).validate()
-    return [(finding.code, finding.help) for finding in report.findings if finding.code.startswith("SW4")]
+    return [finding for finding in report.findings if finding.code.startswith("SW4")]
+
+
+def of_guardrail(rule: Step) -> list[tuple[str, str]]:
+    return [(finding.code, finding.help) for finding in of_rule(rule)]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +186,70 @@ def test_a_guardrail_whose_names_are_right_says_where_it_is_broken(rule: Step, c
 def test_a_wrong_name_beside_one_that_is_right_says_one_thing_only() -> None:
     met = {"protects": {"tool": "pay"}, "requires": {"any_of": [OK, TYPO]}}
     assert [code for code, _ in of_guardrail(met)] == ["SW407"]
+
+
+NO, PAID, DONE = {"step": "no"}, {"tool": "pay"}, {"step": "done"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "said"),
+    [
+        ({"protects": PAID, "requires": NO}, "SW407", "asks for step `no`, which is an `end` step"),
+        ({"protects": PAID, "requires": {"all_of": [OK, NO]}}, "SW407", "asks for step `no`, which is an `end` step"),
+        ({"protects": PAID, "requires": {"any_of": [TELL, NO]}}, "SW407", "asks for step `no`, which is an `end` step"),
+        ({"followed_by": {"first": NO, "then": PAID}}, "SW407", "has no effect: step `no` is an `end` step"),
+        ({"at_most_once": NO}, "SW407", "has no effect: step `no` is an `end` step, so it comes once"),
+        ({"exclusive": [NO, DONE]}, "SW407", "step `no` and step `done` are `end` steps, so only one of them comes"),
+        ({"exclusive": [NO, NO]}, "SW406", "performs both step `no` and step `no`"),
+        ({"exclusive": [PAID, NO]}, "SW406", "performs both tool `pay` and step `no`"),
+        ({"exclusive": [NO, PAID]}, "SW406", "performs both step `no` and tool `pay`"),
+        ({"protects": NO, "requires": OK}, "SW401", "`no` can start without branch `then` of step `ok`"),
+        ({"never": NO}, "SW403", "`no` can start"),
+        ({"never": NO, "when": "$n > 3"}, "SW403", "`no` can start"),
+        ({"followed_by": {"first": PAID, "then": DONE}}, "SW405", "step `done` never started"),
+    ],
+)
+def test_an_end_step_has_an_effect_in_these_places_of_a_rule_alone(rule: Step, code: str, said: str) -> None:
+    findings = of_rule(rule, end("done"))
+    assert {finding.code for finding in findings} == {code}
+    assert all(said in finding.message for finding in findings)
+
+
+BODY_RULES: list[tuple[Step, str | None]] = [
+    ({"protects": PAID, "requires": {"step": "before"}}, "asks for step `before`, which is not in an item of `each`"),
+    ({"at_most_once": {"step": "before"}}, "has no effect: step `before` is not in an item of `each`"),
+    ({"followed_by": {"first": PAID, "then": {"step": "before"}}}, "asks for step `before`, which is not in an item"),
+    ({"protects": PAID, "requires": {"step": "nobody"}}, "asks for step `nobody`, which is nowhere in the program"),
+    ({"at_most_once": {"step": "last"}}, "has no effect: step `last` is an `end` step"),
+    ({"never": {"step": "before"}}, None),
+    ({"at_most_once": PAID}, None),
+]
+
+
+@pytest.mark.parametrize(("rule", "said"), BODY_RULES)
+def test_a_rule_of_a_body_names_steps_of_the_body(rule: Step, said: str | None) -> None:
+    body = [{"id": "pay", "type": "tool", "tool": "pay", "on_error": "skip"}, end("last")]
+    each = {"id": "each", "type": "for_each", "items": [1, 2], "as": "one", "max_items": 2, "steps": body,
+            "guardrails": [{"name": "g", **rule}]}  # fmt: skip
+    steps = [{"id": "before", "type": "set", "set": {"a": 1}}, each]
+    tools = {"pay": {"effect": "write", "idempotent": True}}
+    report = ProgramValidator(
+        Program.from_dict({"name": "p", "language": 2, "tools": tools, "steps": steps})
+    ).validate()
+    codes = ("SW407",) if "nobody" in str(said) else ("SW407", "SW401", "SW405")
+    messages = [finding.message for finding in report.findings if finding.code in codes]
+    assert len(messages) == (said is not None)
+    assert said is None or said in messages[0]
+
+
+@pytest.mark.parametrize("rule", [{"at_most_once": {"step": "last"}}, {"exclusive": [{"step": "last"}, NO]}])
+def test_an_end_of_an_item_may_come_again(rule: Step) -> None:
+    each = {"id": "each", "type": "for_each", "items": [1, 2], "as": "one", "max_items": 2, "steps": [end("last")],
+            "next_step": "no"}  # fmt: skip
+    data = {"name": "p", "language": 2, "steps": [each, end("no")], "guardrails": [{"name": "g", **rule}]}
+    codes = {finding.code for finding in ProgramValidator(Program.from_dict(data)).validate().findings}
+    assert codes & {"SW404", "SW406"}
+    assert "SW407" not in codes
 
 
 # -- helps say all that has to be done ---------------------------------------------------------------------------------
