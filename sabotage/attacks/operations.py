@@ -129,14 +129,17 @@ class _Table:
         is_queued = self.chance.random() < 0.3
         caller = self.chance.choice((None, None, "ann", "gate")) if not is_queued else None
         built, machine, inputs = plain.built(), self.machine(), {"card": SECRET}
-        opened = self.book.opened(run, plain, by, caller)
         if is_queued:
-            opened.queued = self.book.now
-            self._do(f"queue `{run}`", machine.queue(built, inputs, run_id=run, by=by), lambda: None)
+
+            def written() -> None:
+                self.book.opened(run, plain, by, caller).queued = self.book.now
+
+            self._do(f"queue `{run}` by {by}", machine.queue(built, inputs, run_id=run, by=by), written)
             return
         envelope = None if caller is None else Envelope(caller, "gate 1")
         work = machine.run(built, inputs, run_id=run, by=by, envelope=envelope)
-        self._do(f"start `{run}` by {by}, {caller}: {plain}", work, lambda: self.book.drive(opened))
+        self._do(f"start `{run}` by {by}, {caller}: {plain}", work,
+                 lambda: self.book.drive(self.book.opened(run, plain, by, caller)))  # fmt: skip
 
     def start_again(self, pruned: Sequence[Account] = ()) -> None:
         """Start or queue a run that is there already, or was: as it is, with other inputs, and by another program."""

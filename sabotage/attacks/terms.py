@@ -13,7 +13,7 @@ from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, with
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import TOOL
 from stepward.sabotage.playing.points import Killed, Points
-from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
+from stepward.sabotage.playing.trial import LEASE_SECONDS, STARTER, Trial
 from stepward.sabotage.playing.variants import under, variant
 from stepward.sabotage.playing.world import WorldClock
 from stepward.vm.language.policy import Policy
@@ -381,7 +381,7 @@ class ProgramNotAdmitted(Attack):
         case.act(f"run it, and accept {accept}")
         said = ""
         try:
-            case.do(machine.run(program, inputs, run_id=run, accept=accept))
+            case.do(machine.run(program, inputs, run_id=run, accept=accept, by=STARTER))
         except RunRefused as error:
             said = str(error)
         case.hold(bool(due) == bool(said), self.invariant, f"findings {[one.code for one in due]}, and it says {said}")

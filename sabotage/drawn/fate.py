@@ -249,8 +249,9 @@ class World:
         return name + self.chance("run id").choice(RUN_SIGNS)
 
     def starter(self) -> str:
-        """Return the person who starts the run, or an empty text for an unnamed one."""
-        return self.chance("by").choice(PEOPLE[:2])
+        """Return the person who starts the run, or an empty text for an unnamed one: two people need a name."""
+        drawn = self.chance("by").choice(PEOPLE[:2])
+        return PEOPLE[1] if self.plan.four_eyes else drawn
 
 
 def _is_of(value: Any, spec: TypeSpec | None) -> bool:

@@ -139,6 +139,12 @@ def needs_another(one: Account, tool: str, by: str | None, terms: set[str] | Non
     return is_asked and tool in ("ask", "sign") and (by is None or one.by is None or by == one.by)
 
 
+def require_starter(plain: Plain, by: str | None, terms: set[str]) -> None:
+    """Refuse a run that nobody starts by name where two people have to settle its calls."""
+    if by is None and "people" in terms and any(task.kind in ("ask", "sign", "both", "beg") for task in plain.tasks):
+        raise Refusal("RunRefused")
+
+
 def is_own(one: Account, by: str | None) -> bool:
     """Return whether the caller of a gateway settles a call of its own run, or somebody who may be it."""
     return one.caller is not None and by in (None, one.caller)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from stepward.sabotage.operations.accounts import Account, Held, Refusal, is_own, needs_another, rest_of
+from stepward.sabotage.operations.accounts import (
+    Account,
+    Held,
+    Refusal,
+    is_own,
+    needs_another,
+    require_starter,
+    rest_of,
+)
 from stepward.sabotage.operations.tasks import WRITES, Plain, Task
 from stepward.sabotage.playing.points import Killed
 
@@ -34,6 +42,7 @@ class Book:
 
     def opened(self, run: str, plain: Plain, by: str | None, caller: str | None) -> Account:
         """Make a run under the policies of the machine."""
+        require_starter(plain, by, self.present)
         made = Account(run, plain, self.now, by, caller, terms=set(self.present), tasks=plain.tasks)
         made.first_terms = frozenset(self.present)
         made.most_steps, made.most_tokens, made.most_cost = plain.steps, plain.tokens, plain.cost
@@ -69,6 +78,7 @@ class Book:
         is_fit = last.is_over and last.status in _INTERRUPTED and last.moved is None and count < MOST_CONTINUED
         if not is_fit or not named or last.erased or last.next is not None:
             raise Refusal("RunRefused")
+        require_starter(plain, by, last.terms | self.present)
         made = self._behind(last, plain, plain.tasks, grant)
         made.by, made.caller = by, caller
         made.terms = last.terms | self.present

@@ -296,7 +296,8 @@ class Session:
             self._is_read = False  # what somebody else has done is read before the next turn
             return Answer(number, error=taken_elsewhere(error, self.name))
         except RunRefused as error:
-            return Answer(number, error=self._redacted(TurnError("refused", str(error), hint="correct the turn")))
+            hint = error.help or "correct the turn"
+            return Answer(number, error=self._redacted(TurnError("refused", str(error), hint=hint)))
         except BaseException:
             if await asyncio.shield(asyncio.to_thread(self._load, pending.run)) is not None:
                 # Nobody knows yet what it did: the next turn waits for its end.

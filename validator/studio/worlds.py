@@ -225,7 +225,9 @@ class World:
         machine, program = self.machine(), copy.found.plan.program
         if copy.linked:
             return do(self._linked(machine, copy.linked))
-        return do(machine.run(program, copy.inputs, run_id=self.run_id, by=copy.by, envelope=copy.envelope))
+        # Under `four_eyes` older releases started runs of nobody, too.
+        by = copy.by or ("nobody" if copy.found.plan.four_eyes else None)
+        return do(machine.run(program, copy.inputs, run_id=self.run_id, by=by, envelope=copy.envelope))
 
     async def _linked(self, machine: ExecutionVM, linked: Mapping[str, Any]) -> Run:
         """Begin a run as the machine has begun it that continued another: its first record says what that has left."""

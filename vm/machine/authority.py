@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import opened
-from stepward.vm.language.policy import plain
+from stepward.vm.language.policy import Policy, plain
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.calls import Visit, forbidden, prepare
 from stepward.vm.machine.events import Call, Event, event
@@ -22,6 +22,9 @@ from stepward.vm.machine.state import FRESH, Reader, State, before, visits_of
 
 MAX_NAME = 200
 """Maximal length of the name of a person."""
+
+
+_NAMED: Final = "say who starts it, with `by=` in Python and `--by NAME` on the command line"
 
 
 class Breach(NamedTuple):
@@ -129,7 +132,7 @@ def two_people(plan: Plan, state: State, call: CallPlan, by: str) -> tuple[str, 
         return "own_run", f"caller `{state.caller}` asked for the run: {who}"
     if policy is None:
         return None
-    asks = f"policy `{policy.policy}` asks that another settles a call of `{call.tool}` than who started the run"
+    asks = _asks(policy, call.tool)
     if not by:
         why = f"{asks}; say who you are"
     elif not state.by:
@@ -139,6 +142,20 @@ def two_people(plan: Plan, state: State, call: CallPlan, by: str) -> tuple[str, 
     else:
         return None
     return "four_eyes", why
+
+
+def require_starter(plan: Plan, who: Mapping[str, Any]) -> None:
+    """Raise RunRefused if two people have to settle a call of a program, and `who` does not name who starts the run.
+
+    Nobody could settle such a call, and the run could only be cancelled.
+    """
+    called = {call.tool for step in plan.steps for call in step.calls if not call.is_model}
+    for tool in () if "by" in who else sorted(called.intersection(plan.four_eyes)):
+        raise RunRefused(f"{_asks(plan.four_eyes[tool], tool)}, and nobody is named", _NAMED)
+
+
+def _asks(policy: Policy, tool: str) -> str:
+    return f"policy `{policy.policy}` asks that another settles a call of `{tool}` than who started the run"
 
 
 def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:

@@ -23,7 +23,7 @@ from stepward.vm.language.types import same
 from stepward.vm.language.within import applying
 from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
 from stepward.vm.machine.ask import error_text
-from stepward.vm.machine.authority import Envelope, envelope_note, require_name
+from stepward.vm.machine.authority import Envelope, envelope_note, require_name, require_starter
 from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
@@ -224,6 +224,7 @@ class ExecutionVM(Migrations):
             found = await self._load(run)
             if found is not None:
                 return self._existing(found, plan, given)
+        require_starter(plan, who)
         if ttl:
             await self._require_current(plan)
         driver = await self._create(plan, run, given, who, ttl=ttl)
@@ -274,6 +275,7 @@ class ExecutionVM(Migrations):
         policies = applying(program, self.policies)
         plan, given, continues = prepared(chain, wanted, policies)
         await self._admission.require(plan, plan.policies, accept)
+        require_starter(plan, who)
         self._require_tools(plan)
         await self._require_current(plan)
         driver = await self._create(plan, run, given, who, {"continues": continues})
@@ -301,6 +303,7 @@ class ExecutionVM(Migrations):
         who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
         plan = self._plan(program)
         await self._admission.require(plan, self.policies, ())
+        require_starter(plan, who)
         self._require_tools(plan)
         given, why = completed(_frozen(inputs, self.limits.state_bytes), plan.input_types)
         if why is not None:

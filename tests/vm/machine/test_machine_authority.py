@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -18,6 +19,7 @@ from stepward.vm.machine.events import entry_of, event
 from stepward.vm.machine.history import load
 from stepward.vm.machine.plan import policy_digest, policy_text
 from stepward.vm.machine.replay import misfits, replay, replayer
+from stepward.vm.machine.turns import Said
 
 
 def policy(name: str = "desk", **fields: Any) -> Policy:
@@ -314,11 +316,10 @@ def test_what_names_nobody_is_refused_before_anything_happens(by: Any) -> None:
     [
         ("ada", "ada", "who started the run, and that was `ada`"),
         ("ada", None, "who started the run; say who you are"),
-        (None, "ada", "who started the run, and that is not known"),
     ],
 )
 def test_who_started_a_run_does_not_approve_it_where_a_policy_asks_for_four_eyes(
-    starter: str | None, by: str | None, why: str
+    starter: str, by: str | None, why: str
 ) -> None:
     bench = Bench({"w": Suspend()}, policy=EYES)
     run = bench.vm.run_sync(ASKS, run_id="run", by=starter)
@@ -326,6 +327,36 @@ def test_who_started_a_run_does_not_approve_it_where_a_policy_asks_for_four_eyes
         bench.vm.resume_sync(run.suspensions[0].token, 1, by=by)
     assert bench.kinds()[-1] == "refused"
     assert bench.vm.get_sync("run").status == "SUSPENDED"
+
+
+NOBODY = "policy `desk` asks that another settles a call of `ask` than who started the run, and nobody is named"
+STARTS: dict[str, Any] = {
+    "run": lambda vm, by: vm.run_sync(ASKS, run_id="run", by=by),
+    "queue": lambda vm, by: vm.queue_sync(ASKS, run_id="run", by=by),
+    "continuation": lambda vm, by: vm.continue_run_sync("old", ASKS, grant={"steps": 9}, by=by),
+    "turn": lambda vm, by: asyncio.run(vm.take_turn("run", ASKS, {}, Said("(tool/ask {})"), None, by=by)),
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_run_in_which_two_people_settle_a_call_is_started_by_name(start: str) -> None:
+    first = Bench()
+    first.vm.run_sync(program(assign("x", x=1), assign("y", y=2), end(), max_steps=1), run_id="old")
+    bench = Bench({"w": Suspend()}, journal=first.journal, policy=EYES)
+    with pytest.raises(RunRefused, match=NOBODY) as refused:
+        STARTS[start](bench.vm, None)
+    assert refused.value.help == "say who starts it, with `by=` in Python and `--by NAME` on the command line"
+    assert [row.run for row in bench.journal.rows()] == ["old"], "nothing was started"
+    assert STARTS[start](bench.vm, "ada").status in ("SUSPENDED", "RUNNING")
+    if start == "run":
+        assert bench.vm.run_sync(ASKS, run_id="run").status == "SUSPENDED", "it is there, and nothing starts"
+
+
+def test_a_run_that_nobody_started_by_name_is_not_settled_under_four_eyes_that_come_later() -> None:
+    first = Bench({"w": Suspend()})
+    run = first.vm.run_sync(ASKS, run_id="run")
+    with pytest.raises(DeliveryRefused, match="who started the run, and that is not known"):
+        later(first, EYES).vm.resume_sync(run.suspensions[0].token, 1, by="ada")
 
 
 def test_another_may_approve() -> None:
