@@ -144,7 +144,8 @@ def planned_after(
     try:
         return before.plan(program, reads, accepted), reads
     except RunRefused as error:
-        raise MachineError(str(error), _help(str(error), before)) from None
+        help = error.help or _help(str(error), before)
+        raise MachineError(str(error), help + (f", or `--accept {error.accept}`" if error.accept else "")) from None
 
 
 def left_over(before: Before, program: Program, plan: Plan) -> str:

@@ -52,7 +52,8 @@ def _in_words(error: StepwardError) -> Refused:
     if isinstance(error, RunRefused) and error.unsaid is not None:
         return Refused(error.unsaid, "give each input of the program a value of its type, and no other")
     if isinstance(error, RunRefused | DeliveryRefused):
-        return Refused(str(error), "correct the inputs, or the program")
+        help = error.help if isinstance(error, RunRefused) else ""
+        return Refused(str(error), help or "correct the inputs, or the program")
     if isinstance(error, NoSuchRun):
         return Refused("you have no such run", "`list_runs` names those that you have")
     log.warning("a request was refused: %s", error)

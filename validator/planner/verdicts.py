@@ -58,10 +58,8 @@ async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
         _require_continuing(text, brief)
         final = await gate(text)
         return Verdict(final.answer, "" if final.program is None else text)
-    except RunRefused as error:  # nothing is left of a budget
-        return Verdict(f"refused: {error}\n")
-    except Refused as error:
-        return Verdict(f"refused: {error.message}\n{f'change: {error.help}' if error.help else ''}\n")
+    except (RunRefused, Refused) as error:
+        return Verdict(f"refused: {error}\n{f'change: {error.help}' if error.help else ''}\n")
 
 
 def completed(program: Program, brief: Brief) -> str:

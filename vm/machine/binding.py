@@ -6,6 +6,7 @@ they are about in a step of another name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from stepward.vm.language.guardrails import (
     protected,
 )
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import AnyPart, LlmCall, ToolCall, parts
+from stepward.vm.language.steps import AnyPart, EndStep, LlmCall, ToolCall, parts
 from stepward.vm.machine.history import History
 from stepward.vm.machine.refusals import RunRefused
 
@@ -68,24 +69,20 @@ def require_bound(
     """Raise RunRefused if a continuation does what a rule is about in a step that the rule does not name.
 
     It may make a call that a run before has made under the same id, with the same arguments. A step that calls nothing
-    has to be there, unless `accept` has the code of a rule without effect.
+    has to be there, unless `accept` has the code of a rule without effect, or it is an end that the program lacks.
     """
     own, kept = parts_of(program), {name for name, read in reads.items() if name == read}
     known = [parts_of(history.plan.program) for history in chain]
     for rule, run, step in named_steps(chain):
+        about = f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`"
         if not isinstance(step, ToolCall | LlmCall):
-            if LOST not in accept and getattr(own.get(step.id), "type", None) != step.type:
-                raise RunRefused(
-                    f"{LOST}: guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and the program has no step "
-                    f"of this id and of type `{step.type}`: give it one, or accept {LOST} by name"
-                )
+            if LOST not in accept and not _is_there(own, step) and not _lacks_end(own.values(), step):
+                what = f"{LOST}: {about}, and the program has no step of this id and {_kind(step)}"
+                raise RunRefused(what, f"give the step that takes its place the id `{step.id}`, or add one", LOST)
             continue
         for part in _others(own.values(), step):
             if not any(_is_same(part, one.get(part.id), kept) for one in known):
-                raise RunRefused(
-                    f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and `{part.id}` {_same(step)}, too: "
-                    f"give it the id `{step.id}`, so that the rule holds for it"
-                )
+                raise RunRefused(f"{about}, and `{part.id}` {_same(step)}, too", _bound_help(own, step, part))
 
 
 def require_moved_bound(chain: Sequence[History], version: Program, reached: Collection[str]) -> None:
@@ -97,39 +94,91 @@ def require_moved_bound(chain: Sequence[History], version: Program, reached: Col
     own = parts_of(version)
     known = [parts_of(history.plan.program) for history in chain]
     for rule, run, step in named_steps(chain):
-        there = own.get(step.id)
-        is_same = getattr(there, "type", None) == step.type and getattr(there, "tool", None) == getattr(
-            step, "tool", None
-        )
+        about = f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`"
+        is_same = _is_there(own, step) and getattr(own[step.id], "tool", None) == getattr(step, "tool", None)
         if is_same and _says(version, rule):
             continue
         if not isinstance(step, ToolCall | LlmCall):
             if not is_same:
-                raise RunRefused(
-                    f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and the version has no step of this "
-                    f"id and of type `{step.type}`: keep the step, so that the rule holds for it"
-                )
+                what = f"{about}, and the version has no step of this id and {_kind(step)}"
+                raise RunRefused(what, "keep the step, so that the rule holds for it")
             continue
         for part in _others((own[name] for name in sorted(reached) if name in own), step):
             is_kept = any(_is_same(part, one.get(part.id), None) for one in known)
             if not is_kept and not _says_of(version, rule, part):
-                raise RunRefused(
-                    f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`, and `{part.id}` of the version "
-                    f"{_same(step)}, too: give it the id `{step.id}`, or the version a rule that says the same of it"
-                )
+                what = f"{about}, and `{part.id}` of the version {_same(step)}, too"
+                says = f"give the version a rule that says the same of `{part.id}`"
+                raise RunRefused(what, f"{_bound_help(own, step, part)}, or {says}")
+
+
+def _is_there(own: Mapping[str, AnyPart], step: AnyPart) -> bool:
+    there = own.get(step.id)
+    is_alike = getattr(there, "type", None) == step.type
+    return is_alike and getattr(there, "outcome", None) == getattr(step, "outcome", None)
+
+
+def _lacks_end(own: Collection[AnyPart], step: AnyPart) -> bool:
+    """Return whether a step is the end of a failed run, and a program declares no such end.
+
+    Nothing comes after an end, so nothing is free of a rule about it but another end that says the same. A program may
+    end in success without an `end` step.
+    """
+    return (
+        isinstance(step, EndStep)
+        and step.outcome == "failure"
+        and not any(isinstance(one, EndStep) and one.outcome == "failure" for one in own)
+    )
+
+
+def _kind(step: AnyPart) -> str:
+    outcome = f" with `outcome: {step.outcome}`" if isinstance(step, EndStep) else ""
+    return f"of type `{step.type}`{outcome}"
+
+
+def _bound_help(own: Mapping[str, AnyPart], step: AnyPart, part: AnyPart) -> str:
+    """Return what to do with a call, so that the rule about a step holds for it.
+
+    One step can have an id, and that of a step in a called program begins with the id of the call.
+    """
+    home, _, name = step.id.rpartition("/")
+    if home == part.id.rpartition("/")[0] and step.id not in own:
+        return f"give it the id `{name}`"
+    if home:
+        return f"make the call in step `{name}` of the program that step `{home}` calls"
+    return f"make the call in step `{step.id}` of the program itself, and leave `{part.id}` out"
 
 
 def _others(own: Collection[AnyPart] | Iterator[AnyPart], step: AnyPart) -> Iterator[AnyPart]:
-    """Yield the parts with another id that call what a step calls."""
+    """Yield the parts with another id that do what a step does: call its tool, or ask a model the same."""
     for part in own:
-        if part.id != step.id and isinstance(part, ToolCall | LlmCall):
-            is_tool = isinstance(step, ToolCall) and isinstance(part, ToolCall) and part.tool == step.tool
-            if is_tool or (isinstance(step, LlmCall) and isinstance(part, LlmCall)):
-                yield part
+        match step, part:
+            case ToolCall(), ToolCall():
+                does_same = part.tool == step.tool
+            case LlmCall(), LlmCall():
+                does_same = _asks_same(part, step)
+            case _:
+                does_same = False
+        if does_same and part.id != step.id:
+            yield part
+
+
+def _asks_same(part: LlmCall, step: LlmCall) -> bool:
+    """Return whether two steps ask a model the same: in the same words, whatever values are in them.
+
+    A prompt without words of its own may ask anything.
+    """
+    words = [_words_of(one.prompt) for one in (part, step)]
+    return not all(words) or words[0] == words[1]
+
+
+def _words_of(prompt: str) -> list[str]:
+    """Return the words of a prompt without its references."""
+    plain = " ".join(piece for piece in pieces_of(prompt) if isinstance(piece, str))
+    return re.findall(r"\w+", plain.casefold())
 
 
 def _same(step: AnyPart) -> str:
-    return f"calls `{step.tool}`" if isinstance(step, ToolCall) else "asks a model"
+    return f"calls `{step.tool}`" if isinstance(step, ToolCall) else "asks a model the same"
 
 
 def _is_same(part: AnyPart, before: AnyPart | None, kept: Collection[str] | None) -> bool:

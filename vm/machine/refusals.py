@@ -16,14 +16,15 @@ class RunRefused(StepwardError):  # noqa: N818 - reads better where it is caught
     """A run does not start or continue: its program has findings, an input is wrong, a tool is missing, the run id is
     taken, or the run broke a rule. The message says which, and `help` what to do where only one thing can be done.
 
-    Of a wrong input, `unsaid` says it without a value and without a name that is not declared.
+    `accept` is the code of a finding that the operator may accept instead. Of a wrong input, `unsaid` says it without a
+    value and without a name that is not declared.
     """
 
     unsaid: str | None = None
 
-    def __init__(self, message: str, help: str = "") -> None:
+    def __init__(self, message: str, help: str = "", accept: str = "") -> None:
         super().__init__(message)
-        self.help = help
+        self.help, self.accept = help, accept
 
 
 def input_refused(why: str, types: Mapping[str, TypeSpec | None]) -> RunRefused:

@@ -166,3 +166,42 @@ def test_a_caller_continues_a_run_of_its_own_within_what_is_left(rich: House) ->
         assert (await server.verify_run(rich.model, run["run"]))["intact"]
 
     asyncio.run(goes_on())
+
+
+RULED = """\
+name: ruled
+inputs: {sum: {type: number}}
+max_stalled_steps: 1
+guardrails:
+  - {name: one, protects: {step: refused}, requires: {step: b}}
+steps:
+  - {id: a, type: set, set: {n: 1}}
+  - {id: b, type: set, set: {n: 1}}
+  - {id: c, type: set, set: {n: 1}}
+  - {id: may, type: condition, condition: $sum < 5, then: ended, otherwise: refused}
+  - {id: ended, type: end}
+  - {id: refused, type: end, outcome: failure}
+"""
+OTHER = """\
+name: rest
+inputs: {n: {type: number}}
+steps:
+  - {id: may, type: condition, condition: $n < 5, then: ended, otherwise: no_}
+  - {id: ended, type: end}
+  - {id: no_, type: end, outcome: failure}
+"""
+
+
+def test_a_caller_is_told_what_it_can_do_where_its_program_would_be_free_of_a_rule(rich: House) -> None:
+    """It can't accept a code, so it is not told of that."""
+
+    async def goes_on() -> None:
+        server, _ = gateway(rich)
+        first = await server.run_program(rich.model, RULED, None, {"sum": 1})
+        assert first["status"] == "stalled", first
+        with pytest.raises(Refused) as refused:
+            await server.run_program(rich.model, OTHER, None, {}, continues=first["run"])
+        assert refused.value.message.startswith("SW407: guardrail `one` of run")
+        assert refused.value.help == "give the step that takes its place the id `refused`, or add one"
+
+    asyncio.run(goes_on())

@@ -62,10 +62,11 @@ class Desk:
         self.run = self.vm.run_sync(Program.from_dict(data), {"a": 900, "b": 2}, run_id="r")
 
     def refuses(self, what: Callable[[], Any]) -> str | None:
+        """Return what is wrong, and what to do."""
         try:
             what()
         except RunRefused as error:
-            return str(error)
+            return f"{error}: {error.help}"
         return None
 
     def moves(self, data: dict[str, Any]) -> str | None:
@@ -75,7 +76,8 @@ class Desk:
     def continues(self, *steps: dict[str, Any], **more: Any) -> str | None:
         assert self.run.status == "BUDGET_EXCEEDED", self.run.error
         inputs = {"a": NUMBER, "b": NUMBER}
-        data = {"name": "second", "language": 2, "inputs": inputs, "tools": TOOLS, "steps": [*steps, END]}
+        programs = {name: more.pop(name) for name in ("programs",) if name in more}
+        data = {"name": "second", "language": 2, "inputs": inputs, "tools": TOOLS, "steps": [*steps, END], **programs}
         reads = more.pop("reads", ["a", "b"])
         return self.refuses(
             lambda: self.vm.continue_run_sync("r", Program.from_dict(data), reads, grant={"steps": 20}, **more)
@@ -100,7 +102,7 @@ def test_a_version_does_not_rename_the_step_of_a_rule(kind: str, keeps: bool) ->
     new = renamed(data) if keeps else {**renamed(data), "guardrails": []}
     assert desk.moves(new) == (
         "guardrail `rule` of run `r` is about `large`, and `huge` of the version calls `pay`, too: give it the id "
-        "`large`, or the version a rule that says the same of it"
+        "`large`, or give the version a rule that says the same of `huge`"
     )
     assert desk.moves(data) is None
     assert desk.moves({**data, "guardrails": []}) is None, "the rule goes on, and `large` is there"
@@ -189,8 +191,7 @@ def test_a_verifier_refuses_a_move_around_a_rule(monkeypatch: pytest.MonkeyPatch
 def test_a_continuation_makes_the_call_of_a_rule_in_its_step_alone(kind: str) -> None:
     data = first(RULES[kind], max_steps=2)
     assert Desk(data).continues(pay("huge")) == (
-        "guardrail `rule` of run `r` is about `large`, and `huge` calls `pay`, too: give it the id `large`, so that "
-        "the rule holds for it"
+        "guardrail `rule` of run `r` is about `large`, and `huge` calls `pay`, too: give it the id `large`"
     )
     assert Desk(data).continues(pay("large")) is None, "the rule is there, and the checker is asked"
     decoy = {"id": "no", "type": "condition", "condition": "1 == 2", "then": "large", "otherwise": "huge"}
@@ -228,8 +229,83 @@ def test_a_call_of_a_model_counts_as_one_of_a_tool() -> None:
     data = first({"never": {"step": "think"}, "when": "$a > 1000"}, asked, max_steps=2)
     data["guardrails"] = [{"name": "rule", "never": {"step": "think"}, "when": "$a > 1000"}]
     data["steps"][3]["otherwise"] = "think"
-    assert "`ponder` asks a model, too" in str(Desk(data).continues({**asked, "id": "ponder"}))
+    assert "`ponder` asks a model the same, too: give it the id `think`" in str(
+        Desk(data).continues({**asked, "id": "ponder"})
+    )
     assert Desk(data).continues(asked) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        ("Is $a fine?", "Is $a fine?", True),
+        ("Is $a fine?", "is  $b fine", True),
+        ("Is $a fine?", "$a", True),  # it may ask anything
+        ("$a", "Is $a fine?", True),
+        ("Is $a fine?", "Greet the customer.", False),
+        ("Is $a fine?", "Is $a fine? Why?", False),
+    ],
+)
+def test_two_steps_ask_a_model_the_same_in_the_same_words(before: str, now: str, is_same: bool) -> None:
+    think = {"id": "think", "type": "llm", "prompt": before, "next_step": "end"}
+    data = first({"never": {"step": "think"}}, think, max_steps=2)
+    data["steps"][3]["otherwise"] = "think"
+    why = Desk(data).continues({**think, "id": "ponder", "prompt": now, "system": "Be brief."})
+    assert (why is not None and "`ponder` asks a model the same" in why) == is_same, why
+    version = first({"never": {"step": "think"}}, {**think, "id": "ponder", "prompt": now}, guardrails=[])
+    version["steps"][3]["otherwise"] = "ponder"
+    waits = first({"never": {"step": "think"}}, think)
+    waits["steps"][3]["otherwise"] = "think"
+    assert ("`ponder` of the version asks a model the same" in str(Desk(waits).moves(version))) == is_same
+
+
+INNER = {"language": 2, "inputs": {"a": NUMBER}, "tools": TOOLS, "steps": [pay("z")]}
+CALLED = {"id": "c", "type": "call", "program": "inner", "args": {"a": "$a"}}
+
+
+@pytest.mark.parametrize(
+    ("named", "steps", "part", "help"),
+    [
+        ("large", [pay("huge")], "huge", "give it the id `large`"),
+        ("large", [pay("large", 1), pay("huge")], "huge",
+         "make the call in step `large` of the program itself, and leave `huge` out"),
+        ("large", [CALLED], "c/z", "make the call in step `large` of the program itself, and leave `c/z` out"),
+        ("c/y", [CALLED], "c/z", "give it the id `y`"),
+        ("d/z", [CALLED], "c/z", "make the call in step `z` of the program that step `d` calls"),
+        ("d/z", [pay("huge")], "huge", "make the call in step `z` of the program that step `d` calls"),
+    ],
+)  # fmt: skip
+def test_the_help_of_a_refusal_can_be_followed(named: str, steps: list[Any], part: str, help: str) -> None:
+    data = first({"never": {"step": named}, "when": "$a > 1000"}, max_steps=2)
+    data["guardrails"] = [{"name": "rule", "never": {"step": named}, "when": "$a > 1000"}]
+    if "/" in named:
+        call, _, inner = named.partition("/")
+        data["programs"] = {"p": {**INNER, "steps": [pay(inner)]}}
+        data["steps"] = [{**CALLED, "id": call, "program": "p"} if one["id"] == "large" else one
+                         for one in data["steps"]]  # fmt: skip
+        data["steps"][3]["then"] = call
+        data["steps"][4]["next_step"] = "mail"
+    why = Desk(data).continues(*steps, programs={"inner": INNER})
+    assert str(why).endswith(f"`{part}` calls `pay`, too: {help}"), why
+
+
+def test_an_end_that_a_rule_is_about_is_asked_for_where_another_takes_its_place() -> None:
+    rule = {"exclusive": [{"tool": "pay"}, {"step": "refused"}]}
+    refused: dict[str, Any] = {"id": "refused", "type": "end", "outcome": "failure"}
+    data = first(rule, refused, max_steps=2)
+    data["steps"][3]["otherwise"] = "refused"
+    may = {"id": "may_it", "type": "condition", "condition": "$a > 5", "then": "mail", "otherwise": "no"}
+    mail = {"id": "mail", "type": "tool", "tool": "mail", "next_step": "end"}
+    assert Desk(data).continues(mail) is None, "it declares no failure"
+    assert Desk(data).continues({**may, "otherwise": "refused"}, mail, refused) is None
+    wrong = "the program has no step of this id and of type `end` with `outcome: failure`: give the step that takes " \
+        "its place the id `refused`, or add one"  # fmt: skip
+    assert wrong in str(Desk(data).continues(may, mail, {**refused, "id": "no"}))
+    decoy = {"id": "refused", "type": "end"}
+    assert wrong in str(Desk(data).continues({**may, "then": "refused"}, decoy, {**refused, "id": "no"}))
+    each = {"id": "each", "type": "for_each", "items": [1], "as": "one", "steps": [{**refused, "id": "no"}]}
+    assert wrong in str(Desk(data).continues(each)), "the item ends so"
+    assert Desk(data).continues(may, mail, {**refused, "id": "no"}, accept=["SW407"]) is None
 
 
 @pytest.mark.parametrize("kind", CONTROL)
@@ -238,8 +314,10 @@ def test_a_rule_about_a_step_that_calls_nothing_is_lost_only_by_name(kind: str) 
     data = first(rule, CONTROL[kind], max_steps=2)
     data["steps"][3]["otherwise"] = "named"
     mail = {"id": "write", "type": "tool", "tool": "mail"}
-    assert f"SW407: guardrail `rule` of run `r` is about `named`, and the program has no step of this id and of type " \
-        f"`{kind}`: give it one, or accept SW407 by name" == Desk(data).continues(mail)  # fmt: skip
+    assert str(Desk(data).continues(mail)).startswith(
+        "SW407: guardrail `rule` of run `r` is about `named`, and the program has no step of this id and of type "
+        f"`{kind}`"
+    )
     assert Desk(data).continues(mail, accept=["SW407"]) is None
     assert Desk(data).continues(mail, CONTROL[kind]) is None
 
