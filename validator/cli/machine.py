@@ -443,8 +443,8 @@ def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
         yield f"    it did:      {reconcile('done', '--output', 'JSON', *before, *missing)}{after}\n"
         yield f"    it did not:  {reconcile('not-done', *missing)}{_BY}\n"
         yield f"    give up:     {reconcile('abandon')}{_BY}\n"
-    if run.status == "RUNNING":
-        yield "\nsomebody drives this run; if nobody does any more, pick it up:\n"
+    if run.status == "RUNNING" and run.held_by is None:
+        yield "\nif nobody drives this run any more, pick it up:\n"
         yield f"  {recover}\n"
 
 

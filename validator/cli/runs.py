@@ -398,6 +398,7 @@ def cancel(run: str, **options: Any) -> None:
             journal,
             options,
             lambda run: 0 if run.status == "CANCELLED" else exit_status(run) or 1,
+            said=lambda run: f"nothing was cancelled: the run had ended {run.status}" if found.state.is_over else None,
         )
 
 
@@ -424,7 +425,21 @@ def erase(run: str, yes: bool, **options: Any) -> None:
             journal,
             options,
             lambda _: 0,
+            said=lambda _: _erased(found, history_of(journal, run)),
         )
+
+
+def _erased(before: History, after: History) -> str:
+    """Return what an erasure has destroyed of a run, in words."""
+    from stepward.validator.report.text import counted
+
+    new = after.records[len(before.records) :]
+    count = sum(len(one.body["references"]) for one in new if one.kind == "erased")
+    return (
+        f"destroyed: {counted(count, 'sensitive value')}"
+        if count
+        else "nothing was destroyed: no sensitive value is stored"
+    )
 
 
 # -- shared ------------------------------------------------------------------------------------------------------------
@@ -452,12 +467,16 @@ def _act_and_print(
     journal: Journal,
     options: dict[str, Any],
     status: Callable[[Run], int] = exit_status,
+    *,
+    said: Callable[[Run], str | None] = lambda _: None,
 ) -> NoReturn:
-    """Act, print what has come to the run that was `found`, and exit with its status."""
+    """Act, print what has come to the run that was `found`, and exit with its status; `said` is one line more."""
     with redirect_stdout(sys.stderr), _releasing_leases(machine, options, found.run):  # what tools print is no trace
         run = act()
     print_run(run, journal, options, len(found.records) if run.id == found.run else 0)
     say_held(run)
+    if (line := said(run)) is not None:
+        click.echo(line, err=True)
     sys.exit(status(run))
 
 

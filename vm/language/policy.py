@@ -125,7 +125,10 @@ class Policy(Node):
             documents = read()
         except ProgramError as error:
             raise PolicyError(error.name, error.problems) from None
-        if len(documents) != 1:
+        if not documents:
+            problem = Problem("SW001", "the file is empty", "write a policy, which begins with `policy:` and its name")
+            raise PolicyError(name, (problem,))
+        if len(documents) > 1:
             problem = Problem("SW001", f"a policy file holds one policy, not {len(documents)}", "split the file")
             raise PolicyError(name, (problem,))
         return cls._build(documents[0].data, documents[0])

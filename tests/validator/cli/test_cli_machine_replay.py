@@ -233,6 +233,7 @@ def test_runs_that_reach_an_open_breaker_are_held_and_who_closes_it_is_recorded(
     assert stepward(*opened).stdout == "breaker `tool:pay` is open, as it was before\n"
     result = shop("--run-id", "r2")
     assert (result.exit_code, "held: breaker `tool:pay` is open; after" in result.stderr) == (4, True)
+    assert "pick it up" not in result.stdout, "the breaker holds it from whoever does"
     assert "tool:pay" in stepward("breaker", "list").stdout
     assert stepward("breaker", "close", "tool:pay", "--why", "it is up", "--by", "bob").exit_code == 0
     assert stepward("breaker", "list").stdout == "0 open breakers\n"

@@ -168,7 +168,9 @@ def test_a_run_is_cancelled() -> None:
     assert stepward("runs", "cancel", "waits").exit_code == 0
     assert "CANCELLED (cancelled) at `ask`" in stepward("runs", "waits").stdout
     assert stepward("runs", "cancel", "waits").exit_code == 0
-    assert stepward("runs", "cancel", "over").exit_code == 1, "it had ended in another way"
+    late = stepward("runs", "cancel", "over")
+    assert late.exit_code == 1, "it had ended in another way"
+    assert late.stderr == "nothing was cancelled: the run had ended SUCCESS\n"
     says(stepward("runs", "cancel", "none"), 2, "error: there is no run `none`")
     says(stepward("runs", "cancel"), 2, "Missing argument 'RUN'")
 
@@ -180,7 +182,11 @@ def test_an_erased_value_is_in_no_file_and_the_run_still_tells() -> None:
     asked = stepward("runs", "erase", "r1", stdin="n\n")
     assert asked.exit_code != 0
     assert "destroy every sensitive value of run `r1` for ever?" in asked.stderr
-    assert stepward("runs", "erase", "r1", stdin="y\n").exit_code == 0
+    erased = stepward("runs", "erase", "r1", stdin="y\n")
+    assert erased.exit_code == 0
+    assert erased.stderr.endswith("destroyed: 1 sensitive value\n")
+    again = stepward("runs", "erase", "r1", "--yes")
+    assert (again.exit_code, again.stderr) == (0, "nothing was destroyed: no sensitive value is stored\n")
     assert stepward("runs", "erase", "waits", "--yes").exit_code == 0
     assert all(MAIL.encode() not in path.read_bytes() for path in Path().glob("runs.db*"))
     shown = stepward("runs", "r1")

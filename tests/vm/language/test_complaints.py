@@ -372,3 +372,12 @@ def test_words_of_other_parts_of_a_program(data: dict[str, Any], help: str) -> N
 def test_a_type_of_another_language_is_answered_with_a_type(word: str, kind: str) -> None:
     (problem,) = refused({"name": "p", "steps": [{"id": "a", "type": word}, END]})
     assert (problem.help, problem.correction) == (f"did you mean `{kind}`?", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "is empty"), ("# later\n", "is empty"), ("policy: a\n---\npolicy: b\n", "not 2")]
+)
+def test_a_file_without_one_policy_is_refused_with_what_is_in_it(text: str, said: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        Policy.from_bytes(text.encode(), "p.yaml")
+    assert error.value.problems[0].message.endswith(said)
