@@ -32,7 +32,7 @@ def _lines(result: Coverage) -> Iterator[str]:
     for kind, title in _TITLES.items():
         done, all_of_it = result.count(kind)
         if all_of_it:
-            yield f"  {title:<10}  {done:>4} of {all_of_it}"
+            yield f"  {title:<12}  {done:>4} of {all_of_it}"
     if result.others:
         yield f"  {counted(result.others, 'run')} of other programs, or of other versions of it, do not count"
     if result.missing:

@@ -26,8 +26,8 @@ def test_what_no_run_has_taken_is_listed_with_its_place() -> None:
     assert result.exit_code == 0
     assert result.stdout == (
         "coverage of `shop` by 1 run: 8 of 15 (53.3 %)\n"
-        "  steps          6 of 9\n"
-        "  branches       2 of 6\n"
+        "  steps            6 of 9\n"
+        "  branches         2 of 6\n"
         "\n"
         "no run has taken:\n"
         "  shop.yaml:15:86  `good` takes `otherwise`, to `refuse`\n"
