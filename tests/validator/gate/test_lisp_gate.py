@@ -41,6 +41,40 @@ def test_a_planted_fault_is_refused_with_a_run_to_it_and_its_twin_passes(
     assert {one.verdict for one in twin.properties} == {"proved"}
 
 
+LIMITED = Policy.from_dict(
+    {
+        "policy": "limited",
+        "tools": {
+            "size": {"effect": "read", "returns": {"type": "integer"}},
+            "ask": {"effect": "read", "returns": {"type": "boolean"}},
+            "pay": {"effect": "write", "idempotent": True, "args": {"n": {"type": "integer"}}},
+        },
+        "guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": "$args.n > 500 or $args.n < 1"}],
+    }
+)
+GUARDED = [
+    ("(<= 1 x 500)", True),
+    ("(< 0 x 501)", True),
+    ("(>= 500 x 1)", True),
+    ("(and (tool/ask) (<= 1 x 500))", True),
+    ("(not (or (< x 1) (> x 500)))", True),
+    ("(<= 1 x 501)", False),
+    ("(<= 0 x 500)", False),
+    ("(not (<= 1 x 500))", False),
+]
+
+
+@pytest.mark.parametrize(("test", "is_proved"), GUARDED)
+@pytest.mark.parametrize("form", ["(when TEST (tool/pay {:n x}))", "(let [ok TEST] (if ok (tool/pay {:n x}) nil))"])
+def test_comparisons_of_three_values_and_named_ones_guard_a_call(test: str, is_proved: bool, form: str) -> None:
+    if "ask" in test and "ok" in form:
+        return  # the value of `and` is not followed
+    text = f"(let [x (tool/size)] {form.replace('TEST', test)})"
+    report = ProgramValidator(Program.from_lisp(text), [LIMITED]).validate()
+    assert [one.verdict for one in report.properties if one.rule == "r"] == ["proved" if is_proved else "violated"]
+    assert not [one for one in report.findings if one.code in ("SW901", "SW902", "SW903")]
+
+
 # -- files and commands ------------------------------------------------------------------------------------------------
 
 PLAN = """

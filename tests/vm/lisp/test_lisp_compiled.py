@@ -61,6 +61,12 @@ def test_a_compiled_program_does_what_evaluation_does() -> None:
         ('(->> (tool/find {:id 1}) (vector (tool/ask {:what "x"})) count)', "find ask", 2),
         ("(->> 1 (vector (tool/is_open)) (vector (tool/find {:id 1})) count)", "is_open find", 2),
         ('(if (== (tool/ask {:what "x"}) "yes") 1 2)', "ask", None),
+        ("(if (< 99999 (tool/rate {:of 1}) (first [])) 1 2)", "rate", 2),
+        ("(if (< 99999 (tool/rate {:of 1}) (+ 1 (first []))) 1 2)", "rate", None),
+        ("(let [x (tool/rate {:of 1}) ok (not= x 3 4)] (if ok (tool/rate {:of 2}) 2))", "rate rate", -3),
+        ("(if (<= -9 (tool/rate {:of 1}) 1 (tool/rate {:of 3})) 1 2)", "rate rate", 2),
+        ('(let [x (tool/ask {:what "x"}) ok (< 1 x)] (if ok 1 2))', "ask", None),
+        ('(let [x (tool/ask {:what "x"}) ok (< 5 1 x)] (if ok 1 2))', "ask", 2),
     ],
 )
 def test_a_name_that_ends_a_function_and_the_order_of_a_thread_are_kept(text: str, calls: str, value: object) -> None:

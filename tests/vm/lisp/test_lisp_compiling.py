@@ -86,6 +86,42 @@ def test_a_test_is_a_condition_where_both_languages_agree(test: str, condition: 
     assert found["condition"] == condition
 
 
+@pytest.mark.parametrize(
+    ("test", "conditions"),
+    [
+        ("(<= 1 x 500)", ["1 <= $n.output", "$n.output <= 500"]),
+        ("(not (<= 1 x 500))", ["1 <= $n.output", "$n.output <= 500"]),
+        ("(> 9 x 5 2)", ["9 > $n.output", "$n.output > 5", "5 > 2"]),
+        ("(= 1 x 2)", ["1 == $n.output", "$n.output == 2"]),
+        ("(not= 1 x 2)", ["1 == $n.output", "$n.output == 2"]),
+        ("(<= 1 (count data/l) x)", ["1 <= $value.output", "$value.output <= $n.output"]),
+    ],
+)
+def test_a_comparison_of_several_values_is_one_of_each_pair(test: str, conditions: list[str]) -> None:
+    found = steps(f"(let [x (tool/n)] (if {test} (tool/a) (tool/b)))")
+    assert [step["condition"] for step in found if step["type"] == "condition"] == conditions
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("(<= 1 x 500)", "(1 <= $n.output and $n.output <= 500)"),
+        ("(and (<= 1 x) (not (> x 500)))", "((1 <= $n.output) and (not ($n.output > 500)))"),
+        ("(or (< x 1) (= 1 2) true)", "(($n.output < 1) or (1 == 2) or true)"),
+        ("(not= 1 2 3)", "(not (1 == 2 and 2 == 3))"),
+        ("(= x 1)", None),  # it may be a text
+        ("(and x (< x 1))", None),  # the value is that of x
+        ("(<= 1)", None),
+        ("(< x :a)", None),
+    ],
+)
+def test_a_boolean_of_comparisons_is_assigned_and_others_are_computed(value: str, text: str | None) -> None:
+    found = steps(f"(let [x (tool/n) ok {value}] (if ok (tool/a) (tool/b)))")
+    assert next((step["set"]["ok"] for step in found if step["type"] == "set"), None) == text
+    conditions = [step["condition"] for step in found if step["type"] == "condition"]
+    assert (conditions == ["$ok"]) == (text is not None)
+
+
 def test_a_computation_says_its_type_and_what_it_reads() -> None:
     (_, computed, *_) = steps("(let [f (fn [o] (= (:s o) data/s)) xs (filter f (tool/a))] (tool/b {:n (count xs)}))")
     assert computed == {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from stepward.vm.lisp.compiling.bench import Way
@@ -40,11 +41,24 @@ def test(compiler: Compiling, form: Form, env: Env) -> tuple[Ways, Ways]:
             form = replace(form, items=(form.items[0], *compiler.hoisted(form.items[1:], env)))
             if compiler.bench.is_over:
                 return [], []
+        if len(form.items) > 3 and name in ORDER | EQUAL.keys():
+            return _pairwise(compiler, form, env)
         condition = _compared(compiler, form, env)
         if condition is not None:
             return _condition(compiler, condition, form)
     value = compiler.value(form, env)
     return ([], []) if compiler.bench.is_over else _truth(compiler, value, form, env)
+
+
+def _pairwise(compiler: Compiling, form: Parens, env: Env) -> tuple[Ways, Ways]:
+    """Test a comparison of more than two values as one of each pair, once all of them are computed."""
+    name, scope = head_of(form), compiler.scope.look(env)
+    args = [one if number(one, scope) is not None else compiler.held(one, env) for one in form.items[1:]]
+    if compiler.bench.is_over:
+        return [], []
+    sign = "=" if name == "not=" else name
+    holds, fails = _chain(compiler, tuple(call(sign, *pair, of=form) for pair in pairwise(args)), env, is_and=True)
+    return (fails, holds) if name == "not=" else (holds, fails)
 
 
 def _chain(compiler: Compiling, forms: tuple[Form, ...], env: Env, *, is_and: bool) -> tuple[Ways, Ways]:

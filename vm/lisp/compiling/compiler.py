@@ -14,7 +14,7 @@ from stepward.vm.lisp.compiling.code import Scope
 from stepward.vm.lisp.compiling.compiling import DISCARD, RETURN, TAIL
 from stepward.vm.lisp.compiling.control import control_of, nested, threaded
 from stepward.vm.lisp.compiling.effects import Effects
-from stepward.vm.lisp.compiling.expressions import number
+from stepward.vm.lisp.compiling.expressions import number, truth
 from stepward.vm.lisp.compiling.forms import (
     args_of,
     has_names,
@@ -30,7 +30,7 @@ from stepward.vm.lisp.compiling.kinds import type_of
 from stepward.vm.lisp.compiling.loops import looped
 from stepward.vm.lisp.compiling.refusals import is_loop, refused
 from stepward.vm.lisp.compiling.texts import Texts, walk
-from stepward.vm.lisp.compiling.values import ANY, NUMBER, Env, Inline, Pure, Reference, Type, Value
+from stepward.vm.lisp.compiling.values import ANY, BOOLEAN, NUMBER, Env, Inline, Pure, Reference, Type, Value
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.forms import Braces, Brackets, Form, Literal, Members, Parens, Pattern, Short, Symbol
 from stepward.vm.lisp.values import Keyword
@@ -354,10 +354,12 @@ class Compiler:
         name = self.bench.name(hint)
         sum = number(value.form, scope) if isinstance(value.form, Parens) else None
         if sum is not None:
-            self.bench.add(
-                self.bench.name(f"set_{name}"), "set", form, {"set": {name: sum}}, {("set", name): form.span}
-            )
+            self._set(name, sum, form)
             return Reference(f"${name}", name, NUMBER)
+        text_of_truth = truth(value.form, scope) if isinstance(value.form, Parens) and wanted is not NUMBER else None
+        if text_of_truth is not None:
+            self._set(name, text_of_truth, form)
+            return Reference(f"${name}", name, BOOLEAN)
         type = type_of(value.form, scope)
         if wanted is NUMBER and type.get("type") not in ("number", "integer"):
             type = NUMBER
@@ -366,3 +368,7 @@ class Compiler:
         fields |= {} if stated is None else {"returns": dict(stated)}
         self.bench.add(name, "compute", form, fields, {("lisp",): form.span})
         return Reference(f"${name}.output", name, type if stated is not None else ARGUMENT)
+
+    def _set(self, name: str, text: str, form: Form) -> None:
+        """Assign the value of an expression to a variable."""
+        self.bench.add(self.bench.name(f"set_{name}"), "set", form, {"set": {name: text}}, {("set", name): form.span})
