@@ -11,7 +11,7 @@ from stepward.validator.context import Context
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.feasibility import unreached_words
-from stepward.validator.rules.regions import removal_suggestion
+from stepward.validator.rules.regions import is_last_clause, removal_suggestion
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse, parses
@@ -289,6 +289,8 @@ class ConstantCondition(EngineRule):
                 )
                 by_types = "the types of the values decide the result: compare with another value"
                 help = by_what_comes_before if _is_by_what_comes_before(evidence) else by_types
+                if value and is_last_clause(context, number) and help == by_what_comes_before:
+                    continue
             if (*context.facts.flow.layout.path(number), "condition") not in quoted:
                 never = "otherwise" if value else "then"
                 lost = getattr(step, never) is not None

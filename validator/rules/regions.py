@@ -9,7 +9,8 @@ from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.reached import reached
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import Requires, guards, protected
-from stepward.vm.language.steps import Stage
+from stepward.vm.language.steps import ComputeStep, ConditionStep, Stage
+from stepward.vm.reading.document import Wanted
 
 if TYPE_CHECKING:
     from stepward.validator.context import Context
@@ -56,7 +57,31 @@ def behind_words(behind: Sequence[int], flow: Flow) -> str:
 def removal_suggestion(number: int, context: Context) -> str:
     """Return the suggestion to remove a constant condition; empty where other parts of the program need it."""
     suggestion = ", or remove it with the branch that is never taken, and go directly to the other branch"
+    document = context.facts.program.document
+    if document is not None and document.format == "lisp":
+        return ", or leave out the form that is never evaluated"
     return suggestion if number and can_be_removed((number,), context) else ""
+
+
+def is_last_clause(context: Context, number: int) -> bool:
+    """Return whether nothing is written for the case that no clause of a `case` or `cond` in Lisp is for.
+
+    What follows then stands at the whole form, as does what is computed of further clauses. Clauses for all values are
+    no mistake.
+    """
+    program, flow = context.facts.program, context.facts.flow
+    step = flow.steps[number]
+    target = step.otherwise if isinstance(step, ConditionStep) else None
+    if program.document is None or program.document.format != "lisp" or target not in flow.position:
+        return False
+    position = flow.position[target]
+    if isinstance(flow.steps[position], ComputeStep):
+        return False
+    paths = flow.layout.path(number), flow.layout.path(position)
+    extents = program.document.locator(Wanted.of(paths))
+    test, after = (extents.get(path) for path in paths)
+    is_around = test is not None and after is not None and after.start < test.start and test.end < after.end
+    return is_around and program.document.text.startswith(("(case", "(cond"), after.start if after else 0)
 
 
 def can_be_removed(steps: Sequence[int], context: Context) -> bool:

@@ -75,6 +75,36 @@ def test_comparisons_of_three_values_and_named_ones_guard_a_call(test: str, is_p
     assert not [one for one in report.findings if one.code in ("SW901", "SW902", "SW903")]
 
 
+KINDS = Policy.from_dict(
+    {
+        "policy": "kinds",
+        "tools": {
+            "kind": {"effect": "read", "returns": {"type": "string", "enum": ["a", "b"]}},
+            "pay": {"effect": "write", "idempotent": True, "args": {"n": {"type": "integer"}}},
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        ('(case (tool/kind) "a" (tool/pay {:n 1}) "b" (tool/pay {:n 2}))', False),
+        ('(case (tool/kind) ("a" "b") (tool/pay {:n 1}))', False),
+        ('(let [k (tool/kind)] (cond (= k "a") (tool/pay {:n 1}) (= k "b") (tool/pay {:n 2})))', False),
+        ('(let [k (tool/kind)] (cond (= k "a") (tool/pay {:n 1}) (not= k "a") (tool/pay {:n 2})))', False),
+        ('(case (tool/kind) "a" (tool/pay {:n 1}) "b" (tool/pay {:n 2}) (tool/pay {:n 3}))', True),
+        ('(case (tool/kind) "a" (tool/pay {:n 1}) (tool/pay {:n 3}))', False),
+        ('(let [k (tool/kind)] (cond (= k "a") (tool/pay {:n 1}) (= k "b") (tool/pay {:n 2}) :else 3))', True),
+        ('(let [k (tool/kind)] (when (= k "a") (when (not= k "b") (tool/pay {:n 1}))))', True),
+    ],
+)
+def test_clauses_for_all_values_are_no_mistake_and_one_that_is_never_for_any_is_said(text: str, is_said: bool) -> None:
+    findings = ProgramValidator(Program.from_lisp(text), [KINDS]).validate().findings
+    assert [one.code for one in findings] == ["SW303"] * is_said
+    assert all(one.help.endswith(", or leave out the form that is never evaluated") for one in findings)
+
+
 # -- files and commands ------------------------------------------------------------------------------------------------
 
 PLAN = """

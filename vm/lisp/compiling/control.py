@@ -189,7 +189,7 @@ def _cond(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
         return
     condition, then, *rest = form.items[1:]
     more = (Parens((form.items[0], *rest), form.span),)
-    _choose(compiler, condition, env, target, (then,), more if rest else ())
+    _choose(compiler, condition, env, target, (then,), more if rest else (nil(form.span),))
 
 
 def _binding(question: str, *, has_else: bool) -> Control:
