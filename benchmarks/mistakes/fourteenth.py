@@ -226,10 +226,10 @@ class SQLiteJournal:
             (
                 "vm/machine/apply.py",
                 """\
-    return is_said and call_state.phase == OPEN and "tokens" not in note
+    return is_same and "tokens" not in note
 """,
                 """\
-    return is_said and call_state.phase == OPEN
+    return is_same
 """,
             ),
         ),

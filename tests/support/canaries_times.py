@@ -65,7 +65,7 @@ def commits_no_replies(patch: pytest.MonkeyPatch) -> None:
 
 def trace_has_times(patch: pytest.MonkeyPatch) -> None:
     for module in (apply, leaving):
-        rewrite(patch, module, "traced", ("event.kind), text)", "event.kind), f\"{text}{event.note.get('started')}\")"))
+        rewrite(patch, module, "traced", ("kind), text)", "event.kind), f\"{text}{event.note.get('started')}\")"))
 
 
 def dates_anything(patch: pytest.MonkeyPatch) -> None:

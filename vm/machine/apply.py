@@ -208,7 +208,8 @@ def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int
     if calls is None:
         monitors = plan.watch.performed(state.monitors, step.part) if step.is_parallel else state.monitors
         calls = (FRESH,) * len(step.calls)
-        state = count_visit(state, step, steps=state.steps + step.cost, calls=calls, round=1, monitors=monitors)
+        begun = {"steps": state.steps + step.cost, "calls": calls, "round": 1, "monitors": monitors}
+        state = count_visit(state, step, begun)
     if body["visit"] != visits_of(state, step):
         raise MisfitError(f"`{event.kind}` of visit {body['visit']} of `{body['step']}`")
     return state, step, sub, calls[sub]
@@ -235,7 +236,8 @@ def _count_attempt(
 def _intent(plan: Plan, state: State, event: Event) -> State:
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
-    return _with_call(state, step, sub, call_state._replace(phase=OPEN, token=event.note.get("token", ""), **counted))
+    opened = call_state.changed({"phase": OPEN, "token": event.note.get("token", ""), **counted})
+    return _with_call(state, step, sub, opened)
 
 
 def _attempt(plan: Plan, state: State, event: Event) -> State:
@@ -276,9 +278,10 @@ def _is_outcome(state: State, step: StepPlan, event: Event) -> bool:
     """Return whether an event is the outcome of the attempt whose intent is open, with nothing else to count."""
     assert state.calls is not None
     call_state, body, note = state.calls[0], event.body, event.note
-    said = (body["step"], body["visit"], note["attempt"], note["performance"])
-    is_said = said == (step.calls[0].id, visits_of(state, step), call_state.attempt, call_state.performance)
-    return is_said and call_state.phase == OPEN and "tokens" not in note
+    if body["step"] != step.calls[0].id or body["visit"] != visits_of(state, step) or call_state.phase != OPEN:
+        return False
+    is_same = note["attempt"] == call_state.attempt and note["performance"] == call_state.performance
+    return is_same and "tokens" not in note
 
 
 def _charged(state: State, note: Any) -> State:
@@ -398,7 +401,7 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
         name = event.body.get("error_name", "")
         changes = failure_changes(step, event.body["error"], name)
         changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values()) if slot != NOWHERE]
-        state = count_visit(state, step, steps=state.steps + step.cost)
+        state = count_visit(state, step, {"steps": state.steps + step.cost})
         return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), (changes, 0, (), (), 0))
     if not step.calls:
         state = enter(plan, state, step)

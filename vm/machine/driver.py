@@ -69,7 +69,8 @@ class Driver:
         self.plan = plan
         self.run = run
         self.state = state
-        self.memory = Memory()
+        self.memory: Memory | None = None
+        """What branches do next, once there are some."""
         self.lease = lease
         self.committed = (state, last)
         self.pending: list[Pending] = []
@@ -138,6 +139,7 @@ class Driver:
                 # The flush may have read a request to cancel.
                 return next_action(self) is not IDLE
             elif self.state.fork is not None or steps[self.state.at].order is not None:
+                self.memory = self.memory or Memory()
                 await keep_going(self)
             elif len(action.calls) == 1:
                 if breakers.is_stale:

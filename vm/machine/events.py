@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
-from stepward.vm.journal.canonical import TAG, canonical, portable
+from stepward.vm.journal.canonical import TAG, canonical, portable, quoted
 from stepward.vm.journal.records import version_of, write_record
 from stepward.vm.journal.store import Entry
 from stepward.vm.language.steps.catching import UNEXPECTED
@@ -88,8 +88,9 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
 
 _TIMES: Final = ["attempt", "performance", "started", "took"]
 _KEY: Final = ["attempt", "performance", "key"]
-"""The names in the notes of most records: of numbers, and of a digest that is a key. No version of a record added them.
-"""
+_FIRST: Final = ["limits", "run"]
+"""The names in the notes of most records: of numbers, of a digest that is a key, and of an id. No version of a record
+added them."""
 
 
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
@@ -102,6 +103,9 @@ def entry_of(happened: Event, last: Entry, at: int) -> Entry:
     elif names == _KEY:
         attempt, performance, key = note.values()
         said = f'{{"attempt":{attempt},"key":"{key}","performance":{performance}}}'
+    elif names == _FIRST:
+        (output, state, steps), run = note.values()
+        said = f'{{"limits":[{output},{state},{steps}],"run":{quoted(run)}}}'
     else:
         said, later = canonical(note) if note else "{}", note
     return write_record(last.seq + 1, last.digest, kind, text, said, at, version_of(kind, body, later))

@@ -9,7 +9,7 @@ from stepward.vm.language.steps.catching import DECLARED, UNCOVERED
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import same
 from stepward.vm.machine.bodies import end_item, folded_trace, memories_of
-from stepward.vm.machine.events import Event
+from stepward.vm.machine.events import NOTHING, Event
 from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.monitors import Left, Part
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
@@ -26,16 +26,15 @@ def failure_changes(step: StepPlan | CallPlan, error: str, name: str) -> list[tu
 
 def enter(plan: Plan, state: State, step: StepPlan) -> State:
     """Count the visit of a step, charge the step, and mark it as performed."""
-    return count_visit(
-        state, step, steps=state.steps + step.cost, monitors=plan.watch.performed(state.monitors, step.part)
-    )
+    monitors = plan.watch.performed(state.monitors, step.part)
+    return count_visit(state, step, {"steps": state.steps + step.cost, "monitors": monitors})
 
 
-def count_visit(state: State, step: StepPlan, **changes: Any) -> State:
+def count_visit(state: State, step: StepPlan, changes: Mapping[str, Any] = NOTHING) -> State:
     """Count one more visit of a step, with other changes of the state."""
-    visits, size = get(state.slots, step.visits)
-    changes["slots"] = put(state.slots, [(step.visits, (visits + 1, size))])
-    return state.changed(changes)
+    slots = state.slots
+    visits, size = get(slots, step.visits)
+    return state.changed({**changes, "slots": put(slots, ((step.visits, (visits + 1, size)),))})
 
 
 def step_of(plan: Plan, state: State, body: Any) -> StepPlan:

@@ -36,7 +36,7 @@ class Driver(Protocol):
     state: State
     setup: Setup
     pending: list[Any]
-    memory: Memory
+    memory: Memory | None
 
     def stops(self) -> bool:
         """Return whether this machine starts no call any more."""

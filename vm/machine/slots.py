@@ -48,13 +48,15 @@ def put(slots: Slots, changes: Iterable[tuple[int, Any]]) -> Slots:
         for index, value in changes:
             chunk[index] = value
         return (tuple(chunk),)
-    edited: dict[int, list[Any]] = {}
+    result = list(slots)
+    edited, chunk = -1, []
     for index, value in changes:
         number = index // WIDTH
-        if number not in edited:
-            edited[number] = list(slots[number])
-        edited[number][index % WIDTH] = value
-    result = list(slots)
-    for number, chunk in edited.items():
-        result[number] = tuple(chunk)
+        if number != edited:  # most changes are those of one step, whose slots are beside each other
+            if chunk:
+                result[edited] = tuple(chunk)
+            edited, chunk = number, list(result[number])
+        chunk[index % WIDTH] = value
+    if chunk:
+        result[edited] = tuple(chunk)
     return tuple(result)

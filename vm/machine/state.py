@@ -61,12 +61,16 @@ class CallState(NamedTuple):
     name: str = ""
     due: int = 0
 
+    def changed(self, changes: Mapping[str, Any]) -> CallState:
+        """Return the call with other parts, by name: `_replace` for who has a dict of them."""
+        parts = list(self[:])
+        for name, value in changes.items():
+            parts[_PLACES_OF_CALL[name]] = value
+        return tuple.__new__(CallState, parts)
+
 
 def _changed_call(call: CallState, /, **changes: Any) -> CallState:
-    parts = list(call[:])
-    for name, value in changes.items():
-        parts[_PLACES_OF_CALL[name]] = value
-    return tuple.__new__(CallState, parts)
+    return call.changed(changes)
 
 
 _PLACES_OF_CALL: Final = {name: place for place, name in enumerate(CallState._fields)}

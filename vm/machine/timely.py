@@ -29,7 +29,7 @@ class Timed(Protocol):
     plan: Plan
     state: State
     setup: Setup
-    memory: Memory
+    memory: Memory | None
 
 
 def next_action(run: Timed, under_way: UnderWay = NOBODY) -> Action:

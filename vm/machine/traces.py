@@ -19,8 +19,10 @@ _FROM_OUTSIDE: Final = {"reconciled": "attempt", "resumed": "attempt"}
 
 def traced(trace: bytes, event: Event) -> bytes:
     """Return the trace hash after an event; sensitive values enter it only as a marker."""
-    text = event.text if SEALED not in event.text else _TEXT.sub(_unnamed, event.text)
-    return extend_trace(trace, _FROM_OUTSIDE.get(event.kind, event.kind), text)
+    kind, _, _, text = event
+    if SEALED in text:
+        text = _TEXT.sub(_unnamed, text)
+    return extend_trace(trace, _FROM_OUTSIDE.get(kind, kind), text)
 
 
 def _unnamed(found: re.Match[str]) -> str:
