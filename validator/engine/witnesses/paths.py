@@ -131,8 +131,7 @@ class Traced:
         for one in assigns:
             value = one.value
             if isinstance(value, Given) and value.source.kind == "item" and one.root in after:
-                spec = self.facts.meaning.typing.effective(value.source)
-                self._items[position] = completed(assembled(one.root, after), spec)
+                self._items[position] = assembled(one.root, after)
             elif isinstance(value, Given) and value.source.kind == "output":
                 sources[one.root] = value.source
             elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:

@@ -11,7 +11,7 @@ from stepward.validator.engine.values.simplest import simplest
 from stepward.validator.engine.values.states import State
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.language.types import TypeSpec, fits
-from stepward.vm.values import freeze
+from stepward.vm.values import FrozenMap, freeze
 
 
 def is_admitted(analyses: Analyses, state: State) -> bool:
@@ -67,6 +67,16 @@ def completed(value: Any, spec: TypeSpec | None) -> Any:
         if name not in whole:
             whole.update((name, found) for found in simplest(known.get(name))[:1])
     return freeze(whole)
+
+
+def over(held: Any, known: Any) -> Any:
+    """Return a value with what is known of it; the rest stays as it is held."""
+    if isinstance(known, Items):
+        items = held if isinstance(held, tuple) and len(held) == len(known.items) else known.items
+        return tuple(over(item, known.known.get(number, item)) for number, item in enumerate(items))
+    if not isinstance(held, dict) or not isinstance(known, dict):
+        return known
+    return FrozenMap({**held, **{name: over(held.get(name), inner) for name, inner in known.items()}})
 
 
 _ITEMLESS: Final = object()

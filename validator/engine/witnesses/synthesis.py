@@ -8,9 +8,9 @@ witness is confirmed by the machine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +28,8 @@ from stepward.validator.engine.witnesses.choices import (
     replaced,
 )
 from stepward.validator.engine.witnesses.late import LateItems, as_taken
-from stepward.validator.engine.witnesses.lists import behind_lists, listed, lists_of
+from stepward.validator.engine.witnesses.lists import lists_of
+from stepward.validator.engine.witnesses.origins import START, origins
 from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
 from stepward.validator.engine.witnesses.taken import budget, common, instead, is_recorded, named, spent_after
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
@@ -36,14 +37,13 @@ from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.syntax import Constant, walk
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.names import Resolution, Source
+from stepward.vm.language.names import Source
 from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import AnyStep, Call, ComputeStep, ParallelStep, ToolCall
 from stepward.vm.language.types import TypeSpec, fits
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
-    from stepward.validator.analysis.assignment import Reading
     from stepward.validator.failures import Failures
 
 MAX_RECORDS: Final = 20_000
@@ -57,9 +57,6 @@ RECORDS_PER_STEP: Final = 20
 
 MAX_SEARCH: Final = 5_000
 """The records after which the search for one witness stops, without the four for each of its moves."""
-
-MAX_CHASED: Final = 8
-"""The longest chain of copies that is followed to the source of a value."""
 
 MAX_CHOICES: Final = 11
 """The most values that are tried for one source at one step."""
@@ -241,27 +238,11 @@ class Witnesses:
         """Return the sources of the values that a step reads, with `set` names followed to their origins."""
         found: dict[Spot, None] = {}
         for reading in self.analyses.assignment.readings_at(number):
-            for spot in self._origins(reading, MAX_CHASED, set()):
+            for spot in origins(self.facts, reading.meant):
                 found[spot] = None
                 if len(found) == MAX_SPOTS:
                     return list(found)
         return list(found)
-
-    def _origins(self, reading: Reading, left: int, seen: set[Resolution]) -> Iterator[Spot]:
-        if reading.meant is None or left == 0 or reading.meant in seen:
-            return
-        seen.add(reading.meant)
-        for source in reading.meant.sources:
-            if source.kind in ("input", "output"):
-                yield source, reading.meant.fields
-            elif source.kind == "item" and source.step is not None:
-                owner = self.facts.bodies.of_stages[source.step].owner
-                for origin, fields in listed(self.facts, owner):
-                    yield origin, (*fields, ITEMS, *reading.meant.fields)
-            elif source.kind == "set" and source.step is not None:
-                for inner in self.analyses.assignment.readings_at(source.step):
-                    if inner.path == source.path:
-                        yield from self._origins(inner, left - 1, seen)
 
     def _choices(self, spot: Spot, number: int) -> Iterator[Any]:
         """Yield the values to try for a source, given the constants and types of one step."""
@@ -364,7 +345,7 @@ class Witnesses:
     def _step(self, move: Move) -> AnyStep:
         return self.facts.flow.steps[self.facts.flow.position[move.step]]
 
-    def _script(self, goal: _Goal, turns: _Turns, values: Values) -> Iterator[tuple[int, Answer]]:
+    def _script(self, goal: _Goal, turns: _Turns, told: _Told) -> Iterator[tuple[int, Answer]]:
         """Yield the answers on a path, each with its position there."""
         visits: Counter[str] = Counter()
         for position, move in enumerate(goal.path):
@@ -373,18 +354,19 @@ class Witnesses:
             step = self._step(move)
             if isinstance(step, ParallelStep):
                 for part, does in zip(step.parallel_steps, turns.get(position, ()), strict=False):
-                    yield position, self._answer(goal, position, part, visit, does, values)
+                    yield position, self._answer(goal, position, part, visit, does, told)
             elif isinstance(step, Call) and move.how != USED_UP:
                 is_retried = move.how == "starts" and goal.kind == "retried"
                 if is_retried or move.how != "starts":
                     does = "fails" if is_retried else _DOES[move.how]
-                    yield position, self._answer(goal, position, step, visit, does, values)
+                    yield position, self._answer(goal, position, step, visit, does, told)
 
-    def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, values: Values) -> Answer:
+    def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, told: _Told) -> Answer:
         error = ""
         if does == "fails" and self.facts.failing.has_names:
             does, error = raised(self._error(goal, position, call))
-        return Answer(call.id, visit, does, self._output(goal, position, call, does, values), error=error)
+        value = told(position, self.meaning.names.outputs[call.id]) if does == "returns" else None
+        return Answer(call.id, visit, does, value, error=error)
 
     def _error(self, goal: _Goal, position: int, call: Call) -> str:
         """Return the name of the error with which a call of a path fails; empty where any will do."""
@@ -395,29 +377,21 @@ class Witnesses:
         known = named(self.facts, path, position) if known is None else known
         return known if known in failing.started(call) else ""
 
-    def _output(self, goal: _Goal, position: int, call: Call, does: Does, values: Values) -> Any:
-        if does != "returns":
-            return None
-        known = goal.known.outputs.get((position, call.id), _AS_IS)
-        return self._value(self.meaning.names.outputs[call.id], values) if known is _AS_IS else known
-
     # -- a try ---------------------------------------------------------------------------------------------------------
 
     def _try(self, goal: _Goal, turns: _Turns, values: Values) -> Witness | Replayed:
         self._tries += 1
-        given = partial(self._input, goal, values=values)
-        lists = dict(lists_of(self.facts, goal.path, goal.known.items, given, self._first))
-        values = behind_lists(values, lists)
-        answers = list(self._script(goal, turns, values))
+        told = self._told(goal, values)
+        answers = list(self._script(goal, turns, told))
         witness = Witness(
             goal.claim,
             self.program,
             self.replayer.policies,
-            {source.name: self._input(goal, source, values, lists) for source in self.inputs},
+            {source.name: told(START, source) for source in self.inputs},
             tuple(answer for _, answer in answers),
             budget(len(self.facts.flow.steps), (self._step(move) for move in goal.path)),
         )
-        witness, seen = self._with_siblings(goal, witness, values)
+        witness, seen = self._with_siblings(goal, witness, told)
         if not seen.confirmed and not self._is_late:
             self._is_late, begun = True, self.replayer.steps
             plain = lambda call: self._value(self.meaning.names.outputs[call.id], values)  # noqa: E731 - it is short
@@ -443,21 +417,37 @@ class Witnesses:
         again = self._replayed(plain)
         return plain if again.confirmed and again.moves == seen.moves else witness
 
-    def _with_siblings(self, goal: _Goal, witness: Witness, values: Values) -> tuple[Witness, Replayed]:
+    def _with_siblings(self, goal: _Goal, witness: Witness, told: _Told) -> tuple[Witness, Replayed]:
         """Replay a witness; where other parts of its last step start beside the rejected one, they return."""
         seen = self._replayed(witness)
         last = self._step(goal.path[-1])
         parts = {part.id: part for part in last.sub_steps}
         while not seen.confirmed and seen.missing is not None and seen.missing[0] in parts:
             name, visit, _ = seen.missing
-            value = self._output(goal, len(goal.path) - 1, parts.pop(name), "returns", values)
+            value = told(len(goal.path) - 1, self.meaning.names.outputs[parts.pop(name).id])
             witness = replace(witness, script=(*witness.script, Answer(name, visit, "returns", value)))
             seen = self._replayed(witness)
         return witness, seen
 
-    def _input(self, goal: _Goal, source: Source, values: Values, lists: Values = {}) -> Any:  # noqa: B006 - read
-        known = goal.known.inputs.get(source.name, _AS_IS) if source.kind == "input" else _AS_IS
-        return self._value(source, values) if known is _AS_IS else self._changed(known, source, lists)
+    def _told(self, goal: _Goal, values: Values) -> _Told:
+        """Return the function that says the value of an input or an answer at a place: what the path knows, else the
+        simplest one with the varied fields, with lists of the length of the path."""
+        of_items = {spot: value for spot, value in values.items() if ITEMS in spot[1]}
+        of_wholes = {spot: value for spot, value in values.items() if spot not in of_items}
+
+        def held(position: int, source: Source) -> Any:
+            known = goal.known.inputs if position == START else goal.known.outputs
+            key: Any = source.name if position == START else (position, source.name)
+            return known[key] if key in known else self._value(source, of_wholes)
+
+        lists = lists_of(self.facts, goal.path, goal.known.items, held, self._first)
+
+        def told(position: int, source: Source) -> Any:
+            place = (position, source)
+            # Fields of items come last: a list whose items have no type is made of plain ones, and would lose them.
+            return self._changed(lists[place] if place in lists else held(*place), source, of_items)
+
+        return told
 
     @cached_property
     def inputs(self) -> tuple[Source, ...]:
@@ -478,6 +468,9 @@ class Witnesses:
                         found[source] = None
         return tuple(found)
 
+
+_Told = Callable[[int, Source], Any]
+"""Returns the value at a place: the position of an answer on a path, START for an input, and its source."""
 
 _Turns = dict[int, tuple[Does, ...]]
 """The behaviours of the sub-steps of a parallel step, by position on the path."""
