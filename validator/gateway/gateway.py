@@ -6,17 +6,15 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.gateway.approvals import Approvals
 from stepward.validator.gateway.callers import Caller
+from stepward.validator.gateway.desk import Desk, Operator, prefix_of
 from stepward.validator.gateway.judging import Judged, in_force, judge
-from stepward.validator.gateway.metering import HOUR, Meter, MeteredModel
-from stepward.validator.gateway.quiet import QuietTools
+from stepward.validator.gateway.metering import HOUR
 from stepward.validator.gateway.refusals import Refused, answered
 from stepward.validator.gateway.sessions import Sessions
 from stepward.validator.gateway.shelf import Shelf
@@ -25,34 +23,22 @@ from stepward.validator.planner.before import Before, Continuing, before_of
 from stepward.validator.planner.brief import brief_of
 from stepward.validator.planner.loop import TRIES, planning_inputs, planning_program, planning_tools
 from stepward.validator.planner.refusal import PlanRefused
-from stepward.validator.repl.session import Session
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import read_record
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.continuing import id_after
-from stepward.vm.machine.equipment import tools_of
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.runs import is_id
-from stepward.vm.machine.state import Limits
 from stepward.vm.machine.turns import turn_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from stepward.vm.journal.signing import SigningKey, VerifyKey
-    from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
-    from stepward.vm.machine.models import Model
     from stepward.vm.machine.run import Run
 
 MAX_LISTED: Final = 50
 """Runs of one list, the newest."""
-
-WAIT: Final = 20.0
-"""Seconds that `run_program` waits for the end of a run, before it answers that the run goes on."""
 
 MAX_CHECKS: Final = 4
 """Programs of one caller that wait for the gate."""
@@ -61,75 +47,6 @@ _TICK: Final = 0.25
 
 Progress = Callable[[int, str], Awaitable[None]]
 """Called while a run goes on, with the number of its records and its status."""
-
-
-@dataclass(frozen=True)
-class Operator:
-    """What the operator has set: tools with their manifest, model, journal, policies, places of tokens and programs.
-
-    `about` says in words what tools do, for models that plan.
-    """
-
-    journal: Journal
-    gate: str
-    tools: object = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    about: Mapping[str, str] = field(default_factory=dict)
-    model: Model | None = None
-    policies: Sequence[Policy] = ()
-    key: SigningKey | None = None
-    trusted: tuple[VerifyKey, ...] = ()
-    approvals: Approvals | None = None
-    programs: Path | None = None
-    wait: float = WAIT
-
-
-class Desk:
-    """The place of one caller: its policies, its machine and its meter."""
-
-    def __init__(self, caller: Caller, operator: Operator) -> None:
-        self.caller = caller
-        self.policies = (*in_force(operator.policies), caller.policy(operator.facts))
-        self.meter = Meter(caller)
-        self._operator = operator
-        self.machine = self._machine(QuietTools(operator.tools or {}), self.policies)
-
-    def planning_machine(self, tools: Mapping[str, Any]) -> ExecutionVM:
-        """Return a machine that plans, with the gate as its tool; raises Refused if the operator has no model."""
-        if self._operator.model is None:
-            raise Refused("no model is configured", "the operator names one with `stepward mcp --model NAME`")
-        return self._machine(tools, ())
-
-    def session(self, name: str, data: Mapping[str, Any], signature: str | None, gate: Any) -> Session:
-        """Return a new session of this caller."""
-        approvals = self._operator.approvals
-        return Session(
-            tools_of(QuietTools(self._operator.tools or {})),
-            self.policies,
-            self._machine,
-            self._operator.journal,
-            data=data,
-            signature=signature,
-            max_steps=self.caller.steps,
-            name=f"{_prefix(self.caller)}{name}",
-            by=self.caller.name,
-            envelope=Envelope(self.caller.name, self._operator.gate, self.caller.settles_own),
-            gate=gate,
-            announce=None if approvals is None else partial(approvals.announce, self.caller.name),
-        )
-
-    def _machine(self, tools: object, policies: Sequence[Policy]) -> ExecutionVM:
-        operator = self._operator
-        return ExecutionVM(
-            tools,
-            None if operator.model is None else MeteredModel(operator.model, self.meter),
-            operator.journal,
-            policies,
-            checker=None,  # the gateway judges the text before each run, and the program that plans is ours
-            key=operator.key,
-            trusted=operator.trusted,
-            limits=Limits(steps=self.caller.steps),
-        )
 
 
 class Gateway:
@@ -144,6 +61,7 @@ class Gateway:
         self._checks: dict[str, set[asyncio.Task[Judged]]] = {}
         self._going: dict[str, asyncio.Task[Run]] = {}
         self._sessions = Sessions(self._gate, operator.wait)
+        self._stop = asyncio.Event()
 
     # -- programs ------------------------------------------------------------------------------------------------------
 
@@ -307,7 +225,7 @@ class Gateway:
 
     async def _has_session(self, caller: Caller, name: str) -> bool:
         """Return whether the journal has a session of a caller."""
-        first = turn_name(f"{_prefix(caller)}{name}", 1)
+        first = turn_name(f"{prefix_of(caller)}{name}", 1)
         return await asyncio.to_thread(self._owner, first) == caller.name
 
     @answered
@@ -321,7 +239,7 @@ class Gateway:
     async def list_runs(self, caller: Caller) -> dict[str, Any]:
         """Return the newest runs of the caller."""
         rows = await asyncio.to_thread(self._journal.rows)
-        mine = [row for row in rows if row.run.startswith(_prefix(caller))][-MAX_LISTED:]
+        mine = [row for row in rows if row.run.startswith(prefix_of(caller))][-MAX_LISTED:]
         owned = [row for row in mine if await asyncio.to_thread(self._owner, row.run) == caller.name]
         return {"runs": [told_row(row) for row in reversed(owned)]}
 
@@ -367,14 +285,14 @@ class Gateway:
 
     def _desk(self, caller: Caller) -> Desk:
         if caller.name not in self._desks:
-            desk = self._desks[caller.name] = Desk(caller, self._operator)
+            desk = self._desks[caller.name] = Desk(caller, self._operator, self._stop)
             self._restore(desk)
         return self._desks[caller.name]
 
     def _restore(self, desk: Desk) -> None:
         """Count the runs of the last hour, which an earlier process of the gateway has started."""
         for row in self._journal.rows(since=time.time() - HOUR):
-            if row.run.startswith(_prefix(desk.caller)) and self._owner(row.run) == desk.caller.name:
+            if row.run.startswith(prefix_of(desk.caller)) and self._owner(row.run) == desk.caller.name:
                 state = self._history(row.run).state
                 desk.meter.restore(row.started, state.tokens, Decimal(state.cost))
 
@@ -444,6 +362,21 @@ class Gateway:
             if progress is not None:
                 await progress(row.seq + 1, row.status)
 
+    async def close(self, grace: float) -> None:
+        """End what is under way, because the process ends: calls have `grace` seconds to come back, and none starts.
+
+        What comes back is recorded, and the leases of the runs are given back.
+        """
+        self._stop.set()
+        going = {*self._going.values()}
+        if going:
+            _, late = await asyncio.wait(going, timeout=grace)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for desk in self._desks.values():
+            desk.let_go()
+
     async def _require_own(self, caller: Caller, run: str) -> None:
         """Raise Refused unless a run is of the caller: for one of another in the same words as for none."""
         if await asyncio.to_thread(self._owner, run) != caller.name:
@@ -477,16 +410,12 @@ def _heard(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-def _prefix(caller: Caller) -> str:
-    return f"mcp.{caller.name}."
-
-
 def _run_id(caller: Caller, request: str | None) -> str:
     """Return the id of a run: that of a named request, or one that nobody can guess."""
     unique = (
         secrets.token_hex(16) if request is None else sha256(request.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     )
-    return f"{_prefix(caller)}{unique}"
+    return f"{prefix_of(caller)}{unique}"
 
 
 def _drawn(program: Program, policies: Sequence[Policy]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, redirect_stdout
 from typing import Any, Final
 
 import uvicorn
@@ -22,7 +23,7 @@ from starlette.routing import Route
 from stepward.validator.files import why_not
 from stepward.validator.gateway.callers import Caller, Callers
 from stepward.validator.gateway.gateway import Gateway
-from stepward.validator.gateway.messages import OnlyMessages
+from stepward.validator.gateway.messages import Messages, OnlyMessages
 from stepward.validator.gateway.server import Context, server_of
 from stepward.validator.result import AdvisedError
 
@@ -36,7 +37,7 @@ MAX_CONNECTIONS: Final = 100
 """Connections and requests at a time; more are refused with status 503."""
 
 GRACE: Final = 5
-"""Seconds that requests under way get when the server stops."""
+"""Seconds that requests and calls under way get when the server stops."""
 
 
 async def serve_streams(gateway: Gateway, caller: Caller) -> None:
@@ -50,7 +51,8 @@ async def serve_streams(gateway: Gateway, caller: Caller) -> None:
         # buffer holds by then would come out behind the last message.
         sys.stdout.flush()
         with redirect_stdout(sys.stderr):
-            await server.run(reader, writer, server.create_initialization_options())
+            async with closing(gateway):
+                await server.run(Messages(reader, writer), writer, server.create_initialization_options())
 
 
 async def serve_http(gateway: Gateway, callers: Callers, port: int, ready: Callable[[str], None]) -> None:
@@ -69,7 +71,24 @@ async def serve_http(gateway: Gateway, callers: Callers, port: int, ready: Calla
             timeout_graceful_shutdown=GRACE,
         )
         ready(f"http://{LOOPBACK}:{chosen}{PATH}")
-        await uvicorn.Server(settings).serve(sockets=[listening])
+        async with closing(gateway):
+            await uvicorn.Server(settings).serve(sockets=[listening])
+
+
+@asynccontextmanager
+async def closing(gateway: Gateway) -> AsyncIterator[None]:
+    """Close a gateway at the end, also where an interrupt has ended the serving: it is raised then."""
+    try:
+        yield
+    finally:
+        closes, interrupt = asyncio.ensure_future(gateway.close(GRACE)), None
+        while not closes.done():
+            try:
+                await asyncio.shield(closes)
+            except asyncio.CancelledError as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 def _listening(port: int) -> socket.socket:

@@ -26,12 +26,12 @@ CLAIMED: Final = 100
 class Claims(Deliveries):
     """The runs of a store, of which a machine goes on with those that are due."""
 
-    def stop_with(self, stop: asyncio.Event) -> None:
+    def stop_with(self, stop: asyncio.Event, *, parks: bool = True) -> None:
         """Let all runs of this machine stop once `stop` is set: calls under way come back, and no other call starts.
 
-        From now on a run with nothing but a long delay ahead is let go, too.
+        From now on a run with nothing but a long delay ahead is let go, too, unless `parks` is false.
         """
-        self._setup = replace(self._setup, stop=stop, parks=True)
+        self._setup = replace(self._setup, stop=stop, parks=parks)
 
     @property
     def is_stopping(self) -> bool:
