@@ -180,15 +180,14 @@ class _Evaluation:
 
     def _compare(self, tree: Compare) -> Found:
         lefts, rights = self.of(tree.left), self.of(tree.right)
-        is_same = not isinstance(tree.left, Constant) and is_itself(tree.left, tree.right)
-        if is_same and tree.operator in ("==", "!="):  # a value equals itself
-            return (lefts & {FAILS}) | _with_itself(lefts - {FAILS}, is_equal=tree.operator == "==")
-        if is_same and tree.operator in ("<", "<=", ">", ">="):
-            return {_truth("=" in tree.operator) if block.kind == "number" else FAILS for block in lefts}
+        if not isinstance(tree.left, Constant) and is_itself(tree.left, tree.right):
+            said = {one for block in lefts - {FAILS} for one in _with_itself(tree.operator, block)}
+            return (lefts & {FAILS}) | set(map(_truth, said))
+        is_listed = isinstance(tree.right, Built) and any(is_itself(tree.left, part) for part in tree.right.parts)
         found: Found = {FAILS} if FAILS in lefts or FAILS in rights else set()
-        for left in lefts - {FAILS}:
-            for right in rights - {FAILS}:
-                found |= {_truth(one) for one in _compared(tree.operator, left, right)}
+        for left, right in product(lefts - {FAILS}, rights - {FAILS}):
+            known = {tree.operator != "in"} if is_listed and tree.operator in ("in", "not in") else frozenset[bool]()
+            found |= {_truth(one) for one in _compared(tree.operator, left, right) - known}
         return found
 
     def _calculated(self, tree: Arithmetic) -> Found:
@@ -403,10 +402,18 @@ def _equal(left: Block, right: Block) -> frozenset[bool | None]:
     return BOTH if meet(left, right) else frozenset({False})
 
 
-def _with_itself(blocks: Iterable[Block], *, is_equal: bool) -> Found:
-    """Return the results of comparing a value of some blocks with itself."""
-    said = frozenset(one for block in blocks for one in _equal(block, block) - {False})
-    return set(map(_truth, said if is_equal else _opposite(said)))
+def _with_itself(operator: Comparison, block: Block) -> frozenset[bool | None]:
+    """Return the results of comparing a value of a block with itself."""
+    match operator:
+        case "==" | "!=":
+            same = _equal(block, block) - {False}
+            return same if operator == "==" else _opposite(same)
+        case "<" | "<=" | ">" | ">=":
+            return frozenset({"=" in operator}) if block.kind == "number" else _ONLY_FAILS
+        case "contains" | "not contains" | "starts_with" | "ends_with" if block.kind == "string":
+            return frozenset({operator != "not contains"})
+        case _:
+            return _compared(operator, block, block)
 
 
 def _ordered(left: Block, right: Block, *, or_equal: bool) -> frozenset[bool | None]:

@@ -236,26 +236,36 @@ def _with_owners(followed: Followed, slots: Iterable[int]) -> Iterator[int]:
                 yield one
 
 
+MAX_ALONE: Final = 8
+"""The most names of a property of which each is followed alone."""
+
+
 def is_ruled_out(reading: Reading, watcher: Watcher, known: Violations, *, is_wide: bool) -> bool:
     """Return whether a search of all states, where they are few, shows that none of the known violations can happen.
 
     Unless `is_wide`, only the references in the group of the property are followed.
     """
-    try:
+    with suppress(Refused):
         groups = Groups(reading, watcher, is_wide=is_wide)
-        blocks = [_blocks(reading, name, groups.constants(name)) for name in groups.names]
-        followed = Followed(groups.names, blocks)
+        # Types alone may decide a rule, or one name; of all that is read with that there may be too many states.
+        few: list[list[Names]] = [[], *groups.asked[:MAX_ALONE]]
+        return any(_never_broken(reading, watcher, known, groups, names) for names in (*few, groups.names))
+    return False
+
+
+def _never_broken(reading: Reading, watcher: Watcher, known: Violations, groups: Groups, names: list[Names]) -> bool:
+    """Return whether a search that follows some names shows that none of the known violations can happen."""
+    with suppress(Refused):
         seen = reached(
             Walk(reading, watcher),
-            followed,
+            Followed(names, [_blocks(reading, name, groups.constants(name)) for name in names]),
             counts=True,
             most=MAX_STATES,
             moves=MAX_MOVES,
             until=lambda broken: not known.isdisjoint(broken),
         )
-    except Refused:
-        return False
-    return known.isdisjoint(seen)
+        return known.isdisjoint(seen)
+    return False
 
 
 def refuted(reading: Reading, watcher: Watcher) -> Violations:
@@ -286,7 +296,7 @@ class Groups:
     """The references of a program in groups: references in one expression, or in one assignment, share a group.
 
     `names` are the references to follow, with their owners: the group of the property itself, or all where the property
-    has none or with `is_wide`.
+    has none or with `is_wide`. `asked` are those that the property reads itself, each with its owners.
     """
 
     def __init__(self, reading: Reading, watcher: Watcher, *, is_wide: bool) -> None:
@@ -310,6 +320,7 @@ class Groups:
         if not asked:
             known |= {name for hit in reading.calls for name in read_by(hit.part)}
         self.names = list(dict.fromkeys(one for name in sorted(known) for one in self._held(name)))
+        self.asked = [list(self._held(name)) for name in sorted(set(_asked(watcher)))]
 
     def constants(self, name: Names) -> Iterable[Any]:
         """Return the constants in expressions of a reference's group."""
