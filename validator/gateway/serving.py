@@ -7,14 +7,18 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, redirect_stdout
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import uvicorn
+from anyio import EndOfStream
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
@@ -23,9 +27,11 @@ from starlette.routing import Route
 from stepward.validator.files import why_not
 from stepward.validator.gateway.callers import Caller, Callers
 from stepward.validator.gateway.gateway import Gateway
-from stepward.validator.gateway.messages import Messages, OnlyMessages
+from stepward.validator.gateway.messages import OnlyMessages
 from stepward.validator.gateway.server import Context, server_of
 from stepward.validator.result import AdvisedError
+
+_NO_JSON: Final = PARSE_ERROR, "the line is no JSON"
 
 LOOPBACK: Final = "127.0.0.1"
 PATH: Final = "/mcp"
@@ -38,6 +44,53 @@ MAX_CONNECTIONS: Final = 100
 
 GRACE: Final = 5
 """Seconds that requests and calls under way get when the server stops."""
+
+
+class Messages:
+    """The messages of a stream, for the server of the SDK; a line that is none gets the error of JSON-RPC for it.
+
+    The reader of the SDK gives an error for such a line, which the server would drop. `writer` takes the answers.
+    """
+
+    def __init__(self, reader: Any, writer: Any) -> None:
+        self._reader, self._writer = reader, writer
+
+    @property
+    def last_context(self) -> Any:
+        """The context of the message that came last."""
+        return self._reader.last_context
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message."""
+        while isinstance(item := await self._reader.receive(), Exception):
+            await self._writer.send(SessionMessage(_error_of(item)))
+        return item  # type: ignore[no-any-return]
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._reader.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _error_of(why: Exception) -> JSONRPCError:
+    """Return the answer to a line that is no message; nobody knows the request that it might be."""
+    is_json = not (isinstance(why, ValidationError) and why.errors()[0]["type"] == "json_invalid")
+    code, message = (INVALID_REQUEST, "the line is no message of the protocol") if is_json else _NO_JSON
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
 
 
 async def serve_streams(gateway: Gateway, caller: Caller) -> None:
