@@ -187,7 +187,7 @@ class _Builder:
         options: list[Any] = [True, False, None, *range(len(refused) + 1), *("x" * n for n in range(len(refused) + 1))]
         texts = items.examples if items is not None else ()
         numbers = [bound for one in items.ranges for bound in (one.low, one.high)] if items is not None else []
-        for value in (*options, *texts, *(number for number in numbers if number is not None), ()):
+        for value in (*options, *texts, *(number for number in numbers if number is not None), (), FrozenMap()):
             if (items is None or items.allows(value)) and (kind_of_class(value), value) not in refused:
                 compares = {
                     word
