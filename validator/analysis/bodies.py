@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stepward.vm.expressions.template import texts
 from stepward.vm.language.items import origins
 from stepward.vm.language.scopes import local_names
 from stepward.vm.language.steps import (
     AnyStep,
     BranchStep,
+    EndStep,
     Failing,
     ForEachStep,
     InvokeStep,
@@ -20,6 +22,7 @@ from stepward.vm.language.steps import (
     Stage,
     parts,
 )
+from stepward.vm.language.types import fits
 
 if TYPE_CHECKING:
     from stepward.vm.language.layout import Body
@@ -64,11 +67,17 @@ class Bodies:
         return self._locals[owner]
 
     def may_be_refused(self, number: int) -> bool:
-        """Return whether the output of an `end` step is that of a called program, and its caller takes only some."""
-        owner = self.layout.owner(number)
+        """Return whether the caller of a program may not take the output of an `end` step of it: it takes only some.
+
+        A value without references that is of the type is taken.
+        """
+        owner, end = self.layout.owner(number), self.layout.steps[number]
         step = None if owner is None else self.layout.steps[owner]
-        names, typing = self.meaning.names, self.meaning.typing
-        return isinstance(step, InvokeStep) and typing.effective(names.outputs[step.id]) is not None
+        if not isinstance(step, InvokeStep):
+            return False
+        spec = self.meaning.typing.effective(self.meaning.names.outputs[step.id])
+        is_taken = isinstance(end, EndStep) and not any(texts(end.output)) and fits(end.output, spec)
+        return spec is not None and not is_taken
 
     @staticmethod
     def item_names(step: ForEachStep) -> frozenset[Names]:

@@ -26,9 +26,19 @@ from stepward.validator.recheck.kept import BEFORE_ALL, BEFORE_ITEM
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.types import fits
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
-from stepward.vm.expressions.template import embedded, lone_reference
-from stepward.vm.language.steps import BranchStep, FailingPart, ForEachStep, InvokeStep, ParallelStep, SetStep, Stage
+from stepward.vm.expressions.template import embedded, lone_reference, texts
+from stepward.vm.language.steps import (
+    BranchStep,
+    EndStep,
+    FailingPart,
+    ForEachStep,
+    InvokeStep,
+    ParallelStep,
+    SetStep,
+    Stage,
+)
 
 MAX_WRITTEN: Final = 20
 """The most items of a list that is written down of which each is looked at by itself."""
@@ -193,11 +203,14 @@ def _without_error(steps: Steps, step: ForEachStep | ParallelStep) -> list[Itera
 
 
 def may_be_refused(steps: Steps, number: int) -> bool:
-    """Return whether an `end` step ends a called program of which the caller takes only some outputs."""
-    owner = steps.reading.layout.owner(number)
+    """Return whether an `end` step ends a called program, and may give what the caller does not take."""
+    owner, end = steps.reading.layout.owner(number), steps.reading.steps[number]
     step = None if owner is None else steps.reading.steps[owner]
     meant = steps.reading.lookup.meaning((step.id, "output")) if isinstance(step, InvokeStep) else None
-    return meant is not None and any(steps.origins.spec(source) is not None for source in meant.sources)
+    specs = [steps.origins.spec(source) for source in meant.sources] if meant is not None else []
+    if isinstance(end, EndStep) and not any(texts(end.output)):
+        return any(spec is not None and not fits(end.output, spec) for spec in specs)
+    return any(spec is not None for spec in specs)
 
 
 def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Iterator[Exit]:

@@ -117,3 +117,40 @@ def test_a_variable_has_the_value_that_a_body_binds_last(kind: str) -> None:
     assert {block.kind for block in reading.definite.blocks(("r",), asked)} != {"undefined"}
     assert any(not block.single for block in reading.definite.blocks(("r",), asked))
     assert not reading.definite.is_one_value(("r",), ("w",), asked)
+
+
+def taken_or_not(output: Any, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a program that pays where the output of a call is not taken."""
+    called = [{"id": "give", "type": "end", "output": output}]
+    steps = [
+        {"id": "call", "type": "call", "program": "p", "returns": spec, "error_step": "pay", "next_step": "done"},
+        {"id": "pay", "type": "tool", "tool": "pay", "is_terminal": True},
+        {"id": "done", "type": "end"},
+    ]
+    return {
+        "name": "t",
+        "language": 2,
+        "tools": {"pay": {"effect": "write", "idempotent": True}},
+        "programs": {"p": {"steps": called}},
+        "guardrails": [{"name": "r", "protects": {"tool": "pay"}, "requires": {"step": "done"}}],
+        "steps": steps,
+    }
+
+
+@pytest.mark.parametrize(
+    ("output", "spec", "due"),
+    [
+        (True, {"type": "boolean"}, Verdict.PROVED),
+        ({"ok": True, "of": [1, 2]}, {"type": "object", "required": ["ok"]}, Verdict.PROVED),
+        ("$$", {"enum": ["$"]}, Verdict.UNKNOWN),
+        ("$$", {"enum": ["$$"]}, Verdict.VIOLATED),
+        (None, {"type": "boolean"}, Verdict.VIOLATED),
+        (1, {"type": "boolean"}, Verdict.VIOLATED),
+        ([1, "x"], {"type": "array", "items": {"type": "integer"}}, Verdict.VIOLATED),
+    ],
+)
+def test_a_caller_takes_a_value_of_its_type(output: Any, spec: dict[str, Any], due: Verdict) -> None:
+    found = verdict_of(taken_or_not(output, spec))
+    assert found.verdict is due
+    assert found.rechecked is (due is Verdict.PROVED)
+    assert (found.evidence.witness is not None) is (due is Verdict.VIOLATED)
