@@ -43,6 +43,7 @@ from stepward.validator.analysis.outcomes import (
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, clear_at_home
 from stepward.validator.analysis.repeats import repeat_words
 from stepward.validator.analysis.siblings import hits_in, monitor_of
+from stepward.validator.analysis.undefined_when import roots_read, with_undefined
 from stepward.validator.analysis.vacuity import is_explained, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
@@ -360,10 +361,12 @@ class _Judge:
         return self._summed(outcomes, proof)
 
     def _with_unseen(self, found: Outcome, hit: Match, tree: Expression, when: str) -> Outcome:
-        """Return a violation of a `when`; where that needs what a sibling came to, it says so."""
+        """Return a violation of a `when`; where that needs what a sibling came to, or nothing assigns, it says so."""
         names = [one for one in sorted(certain_reads(tree)) if is_unseen(self.facts, one, hit.step)]
-        if not names or found.evidence is None or found.code != "SW403":
+        if found.evidence is None or found.code != "SW403":
             return found
+        if not names:
+            return with_undefined(self.analyses, found, tree, hit.step, when)
         return self._outcome("SW403", *unseen_words(self.facts, names[0], hit.step, when), hit.step, found.evidence)
 
     def _senseless(self, reason: str, what: str, help: str, within: tuple[int, int] | None = None) -> Found:
@@ -401,11 +404,7 @@ class _Judge:
         """Return the violations where P certainly starts while `when` reads something undefined, which breaks the
         rule."""
         found: dict[int, Outcome] = {}
-        for names in sorted(certain_reads(tree)):
-            meant = self.facts.meaning.names.meaning(names)
-            if names[0] == "args" or meant is None or any(source.kind == "input" for source in meant.sources):
-                continue
-            root = names[: len(names) - len(meant.fields)]
+        for root in roots_read(self.facts, tree):
             hits = [hit for hit in self._hits(rule.never) if not self._is_known_otherwise(hit, root)]
             monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in hits])
             for bad in explore_counted(self.flow, monitor, self.analyses.transitions.certain).bad.values():

@@ -314,3 +314,31 @@ def test_the_condition_of_the_help_is_not_always_true(most: int) -> None:
     assert finding.help is not None
     assert "`len($x) <= 500`" in finding.help
     assert not [*found("SW209", steps, **fields), *found("SW303", steps, **fields)]
+
+
+# -- SW403: what a `when` reads may be undefined -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "is_said"), [("$kind == 'a'", True), ("defined($kind) and $kind == 'a'", False)], ids=["read", "asked"]
+)
+def test_a_violation_where_nothing_is_assigned_says_so_and_its_help_ends_it(start: str, is_said: bool) -> None:
+    """Which path is taken hangs on an input, so no single path is certain to leave the name undefined."""
+    steps: list[Step] = [
+        {"id": "get", "type": "tool", "tool": "load", "output_key": "kind", "error_step": "asked", "next_step": "done"},
+        {"id": "asked", "type": "condition", "condition": "$n > 3 and $n < 9", "then": "low", "otherwise": "done"},
+        {"id": "low", "type": "tool", "tool": "tell", "args": {"level": 1}, "is_terminal": True},
+        {"id": "done", "type": "end"},
+    ]
+    tools = {
+        "load": {"effect": "read", "returns": {"type": "string", "enum": ["a", "b"]}},
+        "tell": {"effect": "write", "idempotent": True, "args": {"level": {"type": "integer"}}},
+    }
+    rule = {"name": "high", "never": {"tool": "tell"}, "when": f"{start} and $args.level < 3"}
+    fields = {"tools": tools, "inputs": {"n": {"type": "integer"}}, "guardrails": [rule]}
+    findings = found("SW403", steps, **fields)
+    assert len(findings) == is_said
+    for finding in findings:
+        assert "`$kind` is undefined" in finding.message
+        assert finding.help is not None
+        assert "start it with `defined($kind) and`" in finding.help
