@@ -48,6 +48,16 @@ class Followed:
         """Return whether a reference below one of some roots is followed."""
         return any(root in self._under for root in roots)
 
+    def with_owners(self, slots: Iterable[int]) -> list[int]:
+        """Return the slots of references and of their owners, owners first."""
+        found = {self.slot[name] for one in slots for name in prefixes(self.names[one]) if name in self.slot}
+        return sorted(found, key=lambda slot: (len(self.names[slot]), slot))
+
+    def inside(self, slot: int) -> list[int]:
+        """Return the slots of the fields and items of a reference."""
+        name = self.names[slot]
+        return [one for one in self.under(name) if len(self.names[one]) == len(name) + 1]
+
     def meeting(self, slot: int, block: Block) -> tuple[int, ...]:
         """Return the numbers of the blocks of a reference that may share a value with a block."""
         key = (slot, block)

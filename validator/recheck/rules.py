@@ -14,13 +14,14 @@ from stepward.validator.recheck.apart import unseen
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
 from stepward.validator.recheck.definite import assigned_by, read_by
-from stepward.validator.recheck.evaluation import references, truths, two_hold
+from stepward.validator.recheck.evaluation import Environment, references, truths, two_hold
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import State
 from stepward.validator.recheck.names import ABSENT, Names, inside
 from stepward.validator.recheck.orders import earlier, is_ordered
+from stepward.validator.recheck.owners import resolved
 from stepward.validator.recheck.parts import Match, by_step
 from stepward.validator.recheck.past import levels_of, read_before
 from stepward.validator.recheck.reading import Reading
@@ -224,20 +225,25 @@ class NeverWatcher(Watcher):
         read = self._read(hit, names)
         if not any(steps.is_given_earlier(one, hit.step, hit.part) or self._is_unseen(hit, one) for one in read):
             condition = steps.answered(condition, hit.step, state)
-        environment = {name: self._blocks(steps, hit, name, state) for name in names}
-        said = {
-            one for split in steps.fitting(names, environment) for one in truths(condition, split, may_overflow=False)
-        }
-        return bool(said - ({True} if self.demands else {False}))
+        kept = {True} if self.demands else {False}
+        splits = self._splits(steps, hit, names, state)
+        return any(truths(condition, split, may_overflow=False) - kept for split in splits)
+
+    def _splits(self, steps: Steps, hit: Match, names: list[Names], state: State) -> Iterator[Environment]:
+        """Yield what the references of the condition may be where a part starts."""
+        slot = steps.followed.slot
+        read = [slot[one] for one in (handed(hit.part, name) for name in names) if one in slot]
+        for known in (None,) if state is None else resolved(steps, hit.step, state, read):
+            yield from steps.fitting(names, {name: self._blocks(steps, hit, name, known) for name in names})
 
     def _is_one_value(self, hit: Match, left: Names, right: Names) -> bool:
-        left, right = (_handed(hit.part, names) for names in (left, right))
+        left, right = (handed(hit.part, names) for names in (left, right))
         if any(self._is_inside(hit, names) or self._is_unseen(hit, names) for names in (left, right)):
             return False
         return self.reading.definite.is_one_value(left, right, hit.step)
 
     def _made_of(self, hit: Match, names: Names) -> list[Expression]:
-        names = _handed(hit.part, names)
+        names = handed(hit.part, names)
         found = self.reading.definite.made_of(names, hit.step)
         read = [names, *references(found)]
         return [] if any(self._is_inside(hit, one) or self._is_unseen(hit, one) for one in read) else found
@@ -245,8 +251,8 @@ class NeverWatcher(Watcher):
     @staticmethod
     def _read(hit: Match, names: Iterable[Names]) -> list[Names]:
         """Return what a condition reads where a part starts, with the references that its arguments pass."""
-        handed = read_by(hit.part) if isinstance(hit.part, Call) else ()
-        return [*(name for name in names if name[0] != "args"), *handed]
+        passed = read_by(hit.part) if isinstance(hit.part, Call) else ()
+        return [*(name for name in names if name[0] != "args"), *passed]
 
     def _is_inside(self, hit: Match, names: Names) -> bool:
         """Return whether a sub-step starts behind siblings that may assign a reference."""
@@ -299,7 +305,7 @@ class NeverWatcher(Watcher):
         return (of_value(value),)
 
 
-def _handed(part: BaseStep, names: Names) -> Names:
+def handed(part: BaseStep, names: Names) -> Names:
     """Return the reference that a call passes as an argument, for that argument or a field of it."""
     if not isinstance(part, ToolCall) or names[0] != "args" or len(names) < 2:
         return names

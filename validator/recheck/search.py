@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, Final
 
 from stepward.validator.recheck.built import MAX_LISTS, filled, held
-from stepward.validator.recheck.cells import GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
+from stepward.validator.recheck.cells import ARRAY, GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.ends import outputs_of, trees_of
 from stepward.validator.recheck.evaluation import references, truths
@@ -25,17 +25,21 @@ from stepward.validator.recheck.followed import Followed
 from stepward.validator.recheck.kept import Kept
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import prefixes
+from stepward.validator.recheck.owners import resolved_states
 from stepward.validator.recheck.questions import FAILS
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
-from stepward.validator.recheck.rules import Watcher
+from stepward.validator.recheck.rules import Watcher, handed
 from stepward.validator.recheck.steps import Steps
-from stepward.validator.recheck.walking import Pair, Violations, Walk, resolved_states
+from stepward.validator.recheck.walking import Pair, Violations, Walk
+from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import (
     Arithmetic,
     Built,
     Constant,
+    Defined,
     Expression,
+    FunctionCall,
     Reference,
     Template,
     children,
@@ -279,10 +283,19 @@ def refuted(reading: Reading, watcher: Watcher) -> Violations:
     blocks = []
     for name in groups.names:
         values = [*groups.constants(name), *_SAMPLES]
-        blocks.append(tuple(one for one in _blocks(reading, name, values) if one.single or one.kind in _EXACT))
+        found = (one for one in _blocks(reading, name, values) if one.single or one.kind in _EXACT)
+        blocks.append((*found, *_lengths(groups, name)))
     with suppress(Refused):  # the violations found so far remain valid
         reached(walk_, Followed(groups.names, blocks), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool)
     return walk_.broken
+
+
+def _lengths(groups: Groups, name: Names) -> Iterator[Block]:
+    """Yield the lengths of a list of which items are followed; none where more than its length and its items counts."""
+    indices = [index_of(one[-1]) for one in groups.names if one[:-1] == name]
+    most = max((one for one in indices if one is not None), default=None)
+    if most is not None and name not in groups.read_whole:
+        yield from (ARRAY._replace(low=length - 1, high=length + 1) for length in range(most + 2))
 
 
 _SAMPLES: Final = (0, 1, "", "x")
@@ -301,20 +314,27 @@ class Groups:
 
     def __init__(self, reading: Reading, watcher: Watcher, *, is_wide: bool) -> None:
         self.reading = reading
+        self.read_whole: set[Names] = set()
+        """The references of which conditions read more than a length, or whether they are defined."""
         self._groups: dict[Names, set[Names]] = {}
         self._constants: dict[Names, dict[Any, Any]] = {}
         for number, step in enumerate(reading.steps):
             trees = [tree for tree in reading.expressions(number) if tree is not None]
             if isinstance(step, SetStep | ForEachStep):
                 self._assigned(number)
+                self.read_whole.update(read_by(step))
                 continue
             for name, tree in outputs_of(reading, number):
                 self._given(name, tree)
             for tree in trees:
                 self._join(references([tree]), _constants(tree))
+                self.read_whole.update(_read_whole(tree))
         asked = [] if is_wide else list(_asked(watcher))
         if watcher.condition is not None:
             self._join(list(_asked(watcher)), _constants(watcher.condition))
+            parts = [hit.part for found in watcher.hits.values() for hit in found]
+            whole = list(_read_whole(watcher.condition))
+            self.read_whole.update(whole, (handed(part, name) for part in parts for name in whole))
         self._follow_fields()
         known = self._groups.get(asked[0], set()) if asked else set(self._groups)
         if not asked:
@@ -335,6 +355,8 @@ class Groups:
         """Join a name with what it is assigned, and each field with the part of which it is built."""
         if not isinstance(tree, Constant) or not isinstance(tree.value, tuple | dict):
             self._join([name, *references([tree])], _constants(tree))
+        if not isinstance(tree, Reference | Built):
+            self.read_whole.update(_read_whole(tree))
         for field, part in zip(tree.names, tree.parts, strict=True) if isinstance(tree, Built) else ():
             self._given((*name, field), part)
 
@@ -379,6 +401,18 @@ def _asked(watcher: Watcher) -> Iterator[Names]:
         for hit in (one for found in watcher.hits.values() for one in found):
             if isinstance(hit.part, ToolCall) and len(name) > 1:
                 yield from (one.reference.names for one in embedded(hit.part.args.get(name[1])))
+
+
+def _read_whole(tree: Expression) -> Iterator[Names]:
+    """Yield the references in an expression, except those that it only measures, or tests by `defined`."""
+    match tree:
+        case Reference(names=names):
+            yield names
+        case Defined() | FunctionCall(function="len", operand=Reference()):
+            return
+        case _:
+            for child in children(tree):
+                yield from _read_whole(child)
 
 
 def _constants(tree: Expression) -> Iterable[Any]:

@@ -16,12 +16,13 @@ from stepward.validator.recheck.cells import OPEN, Block, meet, read
 from stepward.validator.recheck.fields import Fields
 from stepward.validator.recheck.followed import Followed, State
 from stepward.validator.recheck.names import Names, Source
+from stepward.validator.recheck.owners import is_possible, resolved_states
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import DecisionWatcher, Watcher
 from stepward.validator.recheck.search import reached
 from stepward.validator.recheck.steps import Steps
-from stepward.validator.recheck.walking import Pair, Violations, Walk, explored, is_possible, resolved_states
+from stepward.validator.recheck.walking import Pair, Violations, Walk, explored
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.fields import names_in, written
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, meet
 from stepward.validator.recheck.counts import Counts, Visits
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import END
 from stepward.validator.recheck.followed import Changes, Followed, State
-from stepward.validator.recheck.items import item_of, may_have, surely_has
 from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge
 from stepward.validator.recheck.rules import Memory, Watcher
 from stepward.validator.recheck.steps import Steps
-from stepward.vm.expressions.fields import index_of
-
-MAX_SPLITS: Final = 100_000
-"""The most states that one state with open references stands for at a step."""
 
 MAX_PAIRS: Final = 1_000_000
 """The most pairs that are visited where a certificate lists none."""
@@ -205,40 +199,3 @@ def _region(reading: Reading, watcher: Watcher) -> tuple[Iterable[int], Containe
         if all(step in region for step in watcher.seen):
             return (body.first, *watcher.renewing), region
     return (0,), range(len(reading.steps))
-
-
-def resolved_states(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the state with every choice of blocks for the open references that a step reads."""
-    followed = steps.followed
-    order = sorted(steps.read_slots(step), key=lambda slot: len(followed.names[slot]))
-    found = [state]
-    for slot in [slot for slot in order if state[slot] in (OPEN, GIVEN)]:
-        numbers = steps.choices(slot, step, state)
-        wider = [(*one[:slot], number, *one[slot + 1 :]) for one in found for number in numbers]
-        found = [one for one in wider if is_possible(steps, followed, dict(enumerate(one)), slot)]
-        if len(found) > MAX_SPLITS:
-            raise TooLarge("a state leaves too much open to be looked at")
-    yield from found
-
-
-def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot: int) -> bool:
-    """Return whether the block of a slot is consistent with the block of its owner, and with its variable."""
-    name = followed.names[slot]
-    block = followed.blocks[slot][state[slot]]
-    root = steps.origins.root(name)
-    owner = followed.slot.get(name[:-1]) if len(name) > len(root) else None
-    if owner is not None and state[owner] in (OPEN, GIVEN):
-        return True
-    held = None if owner is None else followed.blocks[owner][state[owner]]
-    if held is not None and not may_have(held, name[-1]):
-        return block == UNDEFINED
-    if block != UNDEFINED:
-        item = None if held is None else item_of(held, name[-1])
-        return item is None or meet(block, item)
-    if held is not None and index_of(name[-1]) is not None:
-        return not surely_has(held, name[-1])
-    if name == root:
-        return not steps.origins.is_always_there(root)
-    if owner is None:
-        return steps.origins.of(name).may_be_absent or not steps.origins.is_always_there(root)
-    return steps.origins.may_be_absent_from_object(name)
