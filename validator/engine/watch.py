@@ -32,7 +32,8 @@ PATIENCE: Final = 0.3
 
 DELICATE: Final = ("importlib._bootstrap", "importlib._bootstrap_external", "weakref", "z3.z3", "z3.z3core")
 """Modules that no exception is raised in. A module that is imported in part lacks names ever after. A term of Z3 that
-is made in part is freed twice, and the process crashes. What a finalizer raises is lost."""
+is made in part is freed twice, and the process crashes. What a finalizer raises is lost, also in the `__del__` of any
+module."""
 
 OVERDUE: Final = 1.0
 """Seconds after the deadline from which no part gets that patience, and no part starts."""
@@ -120,7 +121,7 @@ class Watch:
         """
         frame = sys._current_frames().get(self._watched)
         while frame is not None and frame.f_code is not _GUARDED:
-            if frame.f_globals.get("__name__") in DELICATE:
+            if frame.f_globals.get("__name__") in DELICATE or frame.f_code.co_name == "__del__":
                 return True
             frame = frame.f_back
         return False

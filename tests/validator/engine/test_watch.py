@@ -60,6 +60,27 @@ def test_nothing_is_raised_inside_of_delicate_code_but_behind_it(module: str) ->
     assert done == [7]
 
 
+def test_nothing_is_raised_inside_of_the_finalizer_of_an_object_but_behind_it() -> None:
+    """What it raises is lost, and Python prints a warning."""
+    ended: list[bool] = []
+
+    class Slow:
+        def __del__(self) -> None:
+            ends = time.monotonic() + 0.5
+            while time.monotonic() < ends:
+                pass
+            ended.append(True)
+
+    def works() -> None:
+        Slow()
+        while True:
+            pass
+
+    with Watch(Clock(0.01)) as watch, pytest.raises(OutOfTime):
+        watch.guarded(works)
+    assert ended == [True]
+
+
 def test_it_raises_in_a_check_that_delicate_code_has_called() -> None:
     """A module may check a program while it is imported."""
 
