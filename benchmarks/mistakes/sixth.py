@@ -162,7 +162,7 @@ SIXTH: Final = (
         "`sensitive` below additionalProperties is overlooked",
         (
             (
-                "vm/machine/plan.py",
+                "vm/language/types.py",
                 """    if spec.properties is None and spec.items is None and spec.additional_properties is None:
 """,
                 """    if spec.properties is None and spec.items is None:

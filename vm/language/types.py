@@ -442,3 +442,14 @@ def _shown(value: Any) -> str:
 
     text = to_json(value)
     return f"`{text if len(text) <= 60 else text[:57] + '...'}`"
+
+
+def is_sensitive(spec: TypeSpec) -> bool:
+    """Return whether a value of the type, or a part of one, is sensitive."""
+    if spec.sensitive:
+        return True
+    if spec.properties is None and spec.items is None and spec.additional_properties is None:
+        return False
+    inner = [*(spec.properties or {}).values()]
+    inner += [part for part in (spec.items, spec.additional_properties) if isinstance(part, TypeSpec)]
+    return any(is_sensitive(part) for part in inner)

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from stepward.vm.journal.canonical import is_sealed
 from stepward.vm.language.steps import LlmCall
+from stepward.vm.language.types import is_sensitive
 from stepward.vm.machine.ask import accepted_value, error_text
 from stepward.vm.machine.events import Call, Event, Result, Spent
 from stepward.vm.machine.known import Known
 from stepward.vm.machine.models import Model, parameters_of
-from stepward.vm.machine.plan import CallPlan, is_sensitive
+from stepward.vm.machine.plan import CallPlan
 from stepward.vm.models.cache import Kept, ReplyCache, read_entry, reply_key, write_entry
 from stepward.vm.values import freeze
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, assert_never
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
 from stepward.vm.expressions.evaluator import evaluate_condition
 from stepward.vm.expressions.parser import parse
-from stepward.vm.journal.canonical import LARGEST, ErasedError, canonical, is_sealed
+from stepward.vm.journal.canonical import LARGEST, ErasedError, is_sealed
 from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
@@ -17,8 +17,7 @@ from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, made, unsealed
 from stepward.vm.machine.events import NOTHING as NO_NOTE
 from stepward.vm.machine.forks import leaves, owed
-from stepward.vm.machine.holed import text_of
-from stepward.vm.machine.keys import FrameName, shown
+from stepward.vm.machine.keys import FrameName, frame_text, shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, fields_of
 from stepward.vm.machine.sizes import oversize, recorded_size, refusal
@@ -53,7 +52,7 @@ def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
 def item_started(step: StepPlan, visit: int, frame: FrameName) -> Event:
     """Return the event with which an item of a step starts, or a branch."""
     body = {"frame": frame, "step": step.id, "visit": visit}
-    return made("item", body, NO_NOTE, step.item.filled(canonical(frame), visit, ()))
+    return made("item", body, NO_NOTE, step.item.filled(frame_text(frame), visit, ()))
 
 
 def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
@@ -414,13 +413,7 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
     if result.answer == "output":
-        value, visit, frame = result.value, attempt.visit, attempt.frame
-        body = {"kind": "success", "output": value, "step": call.id, "visit": visit, **step.after_success}
-        if frame:
-            body["frame"] = frame
-        if plan.has_sensitive:
-            return unsealed("attempt", body, note)
-        return made("attempt", body, note, call.texts.success.filled(text_of(value), visit, frame))
+        return call.texts.success.event(result.value, attempt.visit, attempt.frame, note)
     body = place_of(state, call.id, attempt.visit)
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base

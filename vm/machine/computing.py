@@ -9,9 +9,9 @@ from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import ErasedError, Secret, is_sealed, opened
 from stepward.vm.language.steps import ComputeStep
 from stepward.vm.language.steps.catching import BAD_OUTPUT, UNEXPECTED
-from stepward.vm.machine.calls import Visit, after, name_of, named, place_of, successor_fields
+from stepward.vm.machine.calls import Visit, after, name_of, named, place_of
 from stepward.vm.machine.data import filled, marked, refused
-from stepward.vm.machine.events import Event, event, unsealed
+from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.plan import Computed
 from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.state import Reader
@@ -34,10 +34,7 @@ def enter_compute(at: Visit, compute: ComputeStep) -> Event:
         kind = "skipped" if compute.on_error == "skip" else "failed"
         said = {"error": found.error, "kind": kind, **place_of(state, step.id, visit)}
         return event("blocked", said | named(plan, found.name) | after(plan, step, kind, found.name))
-    values = {step.computes: found.value}
-    leaving = successor_fields(plan, step.transitions["success"])
-    body = {**place_of(state, step.id, visit), "values": values, **leaving}
-    return unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
+    return step.sets.event({step.computes: found.value}, visit, state.frame)
 
 
 def _computed(at: Visit, compute: ComputeStep) -> Computed:

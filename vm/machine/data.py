@@ -9,8 +9,7 @@ from stepward.vm.expressions.evaluator import as_object, evaluate
 from stepward.vm.expressions.syntax import Built, Expression, Reference
 from stepward.vm.expressions.template import fill, parts
 from stepward.vm.journal.canonical import Sealed, Secret, is_sealed, opened
-from stepward.vm.language.types import TypeSpec, refusal
-from stepward.vm.machine.plan import is_sensitive
+from stepward.vm.language.types import TypeSpec, is_sensitive, refusal
 from stepward.vm.machine.state import Reader
 from stepward.vm.values import FrozenMap, as_text
 

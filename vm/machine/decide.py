@@ -238,11 +238,8 @@ def _enter_condition(plan: Plan, state: State, step: StepPlan, condition: Condit
                 break
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
-    transition = step.branches.get(taken)
-    if transition is None:
-        leaving = successor_fields(plan, step.transitions["uncovered"])
-        return event("branched", {**place_of(state, step.id, visit), "branch": None, **leaving})
-    return event("branched", {**place_of(state, step.id, visit), "branch": taken, **successor_fields(plan, transition)})
+    way = taken if taken in step.branched else None
+    return step.branched[way].event(way, visit, state.frame)
 
 
 def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, visit: int) -> Event:
@@ -254,9 +251,7 @@ def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, vis
             values[name] = assigned if tree is None else computed(tree, Reader(plan, state.slots))
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
-    leaving = successor_fields(plan, step.transitions["success"])
-    body = {**place_of(state, step.id, visit), "values": values, **leaving}
-    done = unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
+    done = step.sets.event(values, visit, state.frame)
     too_large = oversize(plan, state, step, values) if may_be_oversize(state, done) else None
     return done if too_large is None else _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from stepward.vm.journal.canonical import canonical, portable
-from stepward.vm.machine.events import Event, Kind, event, made, unsealed
-from stepward.vm.machine.keys import FrameName
+from stepward.vm.journal.canonical import canonical, portable, quoted
+from stepward.vm.machine.events import NOTHING, Event, Kind, event, made, unsealed
+from stepward.vm.machine.keys import FrameName, frame_text
 
 _HOLE: Final = " "
 """No id and no word of a record has white space."""
@@ -19,25 +19,45 @@ _HOLE: Final = " "
 
 def text_of(value: Any) -> str:
     """Return the canonical text of a frozen value that has no sensitive part."""
-    return "null" if value is None else canonical(portable(value))
+    if value is None:
+        return "null"
+    data = portable(value)
+    return quoted(data) if type(data) is str else canonical(data)
 
 
 class Holed:
-    """The text of a record of a call, but for its frame in a body, its visit, and the value of the field `name`."""
+    """A record of a step, but for its frame in a body, its visit, and the value of the field `name`.
 
-    __slots__ = ("_is_behind", "_text")
+    With `is_sealed` its events have no text, because sensitive values are still to be sealed.
+    """
 
-    def __init__(self, kind: Kind, body: Mapping[str, Any], name: str, *, is_framed: bool) -> None:
+    __slots__ = ("_body", "_is_behind", "_is_sealed", "_kind", "_name", "_text")
+
+    def __init__(
+        self, kind: Kind, body: Mapping[str, Any], name: str, *, is_framed: bool, is_sealed: bool = False
+    ) -> None:
         holes = dict.fromkeys((name, "visit", *(["frame"] if is_framed else [])), _HOLE)
-        text = event(kind, {**body, **holes}).text
+        self._kind, self._body, self._name, self._is_sealed = kind, {**body, **holes}, name, is_sealed
+        text = event(kind, self._body).text
         self._text = text.replace("%", "%%").replace(f'"{_HOLE}"', "%s")
         self._is_behind = name > "frame"
+
+    def event(self, value: Any, visit: int, frame: FrameName, note: Mapping[str, Any] = NOTHING) -> Event:
+        """Return the record with a value."""
+        body = self._body.copy()
+        body[self._name] = value
+        body["visit"] = visit
+        if frame:
+            body["frame"] = frame
+        if self._is_sealed:
+            return unsealed(self._kind, body, note)
+        return made(self._kind, body, note, self.filled(text_of(value), visit, frame))
 
     def filled(self, written: str, visit: int, frame: FrameName) -> str:
         """Return the text with a value that `text_of` has written."""
         if not frame:
             return self._text % (written, visit)
-        within = canonical(frame)
+        within = frame_text(frame)
         return self._text % ((within, written, visit) if self._is_behind else (written, within, visit))
 
 
@@ -68,8 +88,17 @@ class Texts(NamedTuple):
     success: Holed
 
     @classmethod
-    def of(cls, step: str, tool: str, left: Mapping[str, Any], policies: Sequence[str], *, is_framed: bool) -> Texts:
+    def of(
+        cls,
+        step: str,
+        tool: str,
+        left: Mapping[str, Any],
+        policies: Sequence[str],
+        *,
+        is_framed: bool,
+        is_sealed: bool,
+    ) -> Texts:
         """Return the texts of a call; `left` are the fields by which its success leaves the step."""
         start, success = {"policies": policies, "step": step, "tool": tool}, {"kind": "success", "step": step, **left}
         intent = Holed("intent", start, "args", is_framed=is_framed)
-        return cls(intent, Holed("attempt", success, "output", is_framed=is_framed))
+        return cls(intent, Holed("attempt", success, "output", is_framed=is_framed, is_sealed=is_sealed))

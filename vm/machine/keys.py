@@ -15,6 +15,12 @@ FrameName = tuple[tuple[str, int, int, int | str], ...]
 """The name of a frame: for each body from the outside in, the step id, visit, round, and the item or the branch."""
 
 
+@lru_cache(maxsize=256)  # all records of a frame have it
+def frame_text(frame: FrameName) -> str:
+    """Return the canonical text of the name of a frame."""
+    return canonical(frame)
+
+
 def shown(frame: FrameName, step: str) -> str:
     """Return a step in a frame as people read it: `each[3]/pay`. The steps of a called program follow its call."""
     text, prefix = "", ""
@@ -31,7 +37,7 @@ def idempotency_key(program: str, run: str, step: str, visit: int, performance: 
     """Return the key of a performance: stable after a crash, different for each run, step, visit, frame and program."""
     # Canonical JSON, written by hand because every intent needs one. `program` is a digest, and needs no quoting.
     name = f'"program":"{program}","run":{quoted(run)},"step":{quoted(step)},"visit":{visit}'
-    within = f'"frame":{canonical(frame)},' if frame else ""
+    within = f'"frame":{frame_text(frame)},' if frame else ""
     return sha256(KEY_TAG + f'{{{within}"performance":{performance},{name}}}'.encode()).hexdigest()
 
 

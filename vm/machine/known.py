@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from stepward.vm.journal.canonical import Sealed, Secret, opened
 from stepward.vm.language.steps import InvokeStep
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.types import TypeSpec, is_sensitive
 from stepward.vm.machine.data import REDACTED, part_of
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.keys import FrameName
-from stepward.vm.machine.plan import CallPlan, Plan, is_sensitive
+from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.redaction import Searched, Spellings, redacted
 from stepward.vm.values import FrozenMap, as_text
 

@@ -40,7 +40,7 @@ from stepward.vm.language.steps import (
 from stepward.vm.language.steps.catching import Retry
 from stepward.vm.language.steps.wait import microseconds
 from stepward.vm.language.transitions import Transition
-from stepward.vm.language.types import TypeSpec, patterns_of
+from stepward.vm.language.types import TypeSpec, is_sensitive, patterns_of
 from stepward.vm.machine.events import Call, Calls
 from stepward.vm.machine.holed import Holed, Start, Texts, text_of
 from stepward.vm.machine.monitors import Watch
@@ -144,8 +144,8 @@ class StepPlan:
     """A step of the program's list. `is_parallel`: its calls are sub-steps. `subs` are the positions of calls by id.
 
     `is_computed`: it is a `compute` step; `computes` is the name of its value in records, `returns` its type.
-    `after_success` are the fields of the record of a call by which its success leaves the step; `item` is the text of
-    that with which an item or a branch starts.
+    `item` is the record with which an item or a branch starts, `sets` that of what the step assigns, and `branched` are
+    those of the branches that it takes, None for none.
     """
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
@@ -170,7 +170,6 @@ class StepPlan:
         self.concurrency = step.max_concurrency if isinstance(step, ParallelStep) else None
         self.part: tuple[int, None] = (position, None)
         self.succeeds = self.transitions.get("success", Transition("success", NOWHERE))
-        self.after_success = {} if self.is_parallel else fields_of(plan.program.layout.steps, self.succeeds)
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
         self.output = self.error = self.error_name = self.variable = NOWHERE
         if isinstance(step, Failing):
@@ -196,8 +195,8 @@ class StepPlan:
                 call.has_intent = True
                 call.before = frozenset(self.calls[one].id for one in before)
         self.is_in_branch = not layout.sibling_bodies.isdisjoint(owners)
+        self._keep_texts(plan, is_framed=bool(owners))
         for call in self.calls:
-            call.texts = Texts.of(call.id, call.tool, self.after_success, plan.policy_digests, is_framed=bool(owners))
             call.programs += tuple(name for owner in around if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
             call.has_intent = True  # the rules that siblings share count every start when it happens
@@ -205,6 +204,19 @@ class StepPlan:
         self.cost = 1 + len(step.sub_steps)
         # Of a call, the arguments come before the rules are asked, and so do the items of a for_each step.
         self.is_asked_first = self.is_parallel or not (self.calls or isinstance(step, ForEachStep))
+
+    def _keep_texts(self, plan: Plan, *, is_framed: bool) -> None:
+        steps, is_sealed = plan.program.layout.steps, plan.has_sensitive
+        uncovered = {None: self.transitions["uncovered"]} if "uncovered" in self.transitions else {}
+        self.branched = {
+            way: Holed("branched", {"step": self.id, **fields_of(steps, to)}, "branch", is_framed=is_framed)
+            for way, to in (self.branches | uncovered).items()
+        }
+        left = {} if self.is_parallel else fields_of(steps, self.succeeds)
+        self.sets = Holed("assigned", {"step": self.id, **left}, "values", is_framed=is_framed, is_sealed=is_sealed)
+        for call in self.calls:
+            policies = plan.policy_digests
+            call.texts = Texts.of(call.id, call.tool, left, policies, is_framed=is_framed, is_sealed=is_sealed)
 
     def leaving(self, kind: str, name: str) -> Transition | None:
         """Return the transition of an outcome, None if there is none; `name` is that of the error."""
@@ -299,6 +311,7 @@ class Plan:
         self.digests = (self.digest, *self.policy_digests)
         self.meaning = meaning or meaning_under(program, self.policies)
         self.patterns = self._dialect()
+        self.has_sensitive = any(map(is_sensitive, self._types()))
         fields = {"policies": self.policy_digests, "program": self.digest, "waived": tuple(sorted(self.waived))}
         self.start = Start(fields | ({} if self.patterns is None else {"patterns": self.patterns}))
         require_runnable(self.meaning)
@@ -314,7 +327,6 @@ class Plan:
         self.steps = tuple(StepPlan(position, step, self) for position, step in enumerate(layout.steps))
         self.calls = {call.id: call for step in self.steps for call in step.calls}
         self.most_cost = max(step.cost for step in self.steps)
-        self.has_sensitive = any(map(is_sensitive, self._types()))
         has_deadline = any(call.deadline is not None for call in self.calls.values())
         self.waits = has_deadline or any(isinstance(step, WaitStep) for step in layout.steps)
         self.bodies = {
@@ -469,17 +481,6 @@ def policy_digest(policy: Policy) -> str:
 def policy_text(policy: Policy) -> bytes:
     """Return the bytes of a stored policy."""
     return _document(policy)
-
-
-def is_sensitive(spec: TypeSpec) -> bool:
-    """Return whether a value of the type, or a part of one, is sensitive."""
-    if spec.sensitive:
-        return True
-    if spec.properties is None and spec.items is None and spec.additional_properties is None:
-        return False
-    inner = [*(spec.properties or {}).values()]
-    inner += [part for part in (spec.items, spec.additional_properties) if isinstance(part, TypeSpec)]
-    return any(is_sensitive(part) for part in inner)
 
 
 def _document(thing: Program | Policy) -> bytes:

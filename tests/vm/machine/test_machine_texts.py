@@ -39,10 +39,15 @@ def test_a_text_with_its_holes_filled_is_the_text_of_the_event(
     place = {"step": step, "visit": visit} | ({"frame": frame} if frame else {})
     success = {"kind": "success", "step": step, **left}
     start = {"policies": ("ab", "cd"), "step": step, "tool": tool}
-    for kind, body, name in (("attempt", success, "output"), ("intent", start, "args")):
+    way = {"step": step, **left}
+    kinds = (("attempt", success, "output"), ("intent", start, "args"), ("branched", way, "branch"))
+    for kind, body, name in (*kinds, ("assigned", way, "values")):
         holed = Holed(kind, body, name, is_framed=bool(frame))  # type: ignore[arg-type]
-        whole = event(kind, {**body, **place, name: frozen})  # type: ignore[arg-type]
+        whole = event(kind, {**body, **place, name: frozen}, {"took": 1})  # type: ignore[arg-type]
         assert holed.filled(text_of(frozen), visit, frame) == whole.text
+        assert holed.event(frozen, visit, frame, {"took": 1}) == whole
+        sealed = Holed(kind, body, name, is_framed=bool(frame), is_sealed=True)  # type: ignore[arg-type]
+        assert sealed.event(frozen, visit, frame, {"took": 1}) == whole._replace(text="")
 
 
 numbers = st.integers(0, 2**53 - 1)
