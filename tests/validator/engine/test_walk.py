@@ -20,7 +20,7 @@ from twins import TWINS, Twins
 from stepward.validator import ProgramValidator
 from stepward.validator.context import Context
 from stepward.validator.engine.systems.leaving import Leaving
-from stepward.validator.engine.witnesses import replay, walk
+from stepward.validator.engine.witnesses import replay, synthesis, walk
 from stepward.validator.findings import Finding, Report
 from stepward.vm import Policy, Program
 from stepward.vm.machine import plan
@@ -258,3 +258,58 @@ def test_why_a_path_has_no_run_is_said_in_words(returns: str, condition: str, wh
     (found,) = [finding for finding in report.findings if finding.code == "SW408"]
     assert f"no run was found that takes the path below: {why}" in found.message
     assert "candidate" not in found.message
+
+
+HOURS = {"type": "number", "minimum": 0, "maximum": 200}
+
+
+def paid_by_the_hour(**rules: dict[str, Any]) -> dict[str, Any]:
+    """Return a program that pays hours at a rate up to a limit that a tool says; its rules are those of each item."""
+    item = {"type": "object", "properties": {"hours": HOURS, "rate": HOURS}, "required": ["hours", "rate"]}
+    sheet = {
+        "type": "object",
+        "properties": {"signed": {"type": "boolean"}, "cap": HOURS},
+        "required": ["signed", "cap"],
+    }
+    body = [
+        {"id": "load", "type": "tool", "tool": "sheet", "output_key": "s", "next_step": "signed"},
+        {"id": "signed", "type": "condition", "condition": "$s.signed", "then": "sum", "otherwise": "no"},
+        {"id": "sum", "type": "set", "set": {"n": "$x.hours * $x.rate"}, "next_step": "fits"},
+        {"id": "fits", "type": "condition", "condition": "$n > 0 and $n <= $s.cap", "then": "pay", "otherwise": "no"},
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"n": "$n"}, "next_step": "paid"},
+        {"id": "paid", "type": "end"},
+        {"id": "no", "type": "tool", "tool": "tell", "is_terminal": True},
+    ]
+    guardrails = [{"name": name, **rule} for name, rule in rules.items()]
+    each = {"id": "each", "type": "for_each", "items": "$l", "as": "x", "max_items": 9, "steps": body}
+    return {
+        "name": "t",
+        "language": 2,
+        "inputs": {"l": {"type": "array", "maxItems": 9, "items": item}},
+        "tools": {
+            "sheet": {"effect": "read", "returns": sheet},
+            "pay": {"effect": "write", "idempotent": True, "args": {"n": {"type": "number"}}},
+            "tell": {"effect": "write", "idempotent": True},
+        },
+        "steps": [{**each, "guardrails": guardrails, "next_step": "end"}, {"id": "end", "type": "end"}],
+    }
+
+
+TOLD = {"followed_by": {"first": {"tool": "pay"}, "then": {"tool": "tell"}}, "ends": "success"}
+
+
+def test_numbers_that_are_multiplied_change_together(runs: list[int]) -> None:
+    """One after another they take two thousand runs."""
+    assert the_violation(checked(paid_by_the_hour(told=TOLD))).code == "SW405"
+    assert len(runs) < 50
+
+
+def test_a_path_that_knows_its_values_has_a_run_where_others_have_used_up_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(synthesis, "MAX_RECORDS", 0)
+    monkeypatch.setattr(synthesis, "RECORDS_PER_STEP", 0)
+    never = {"never": {"tool": "pay"}, "when": "$args.n > 5"}
+    found = checked(paid_by_the_hour(first=never, second={**never, "when": "$s.cap > 7"})).findings
+    shown = [one for one in found if one.code == "SW403"]
+    assert [one.evidence is not None and one.evidence.witness is not None for one in shown] == [True, True], found

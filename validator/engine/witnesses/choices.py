@@ -74,7 +74,25 @@ def asked_types(step: AnyStep, spot: Spot, meaning: Meaning) -> Iterator[TypeSpe
 
 def few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
     """Yield one choice from every list, first those with few choices other than the first of their list."""
-    for number in range(len(choices) + 1):
+    yield from _from(choices, 0)
+
+
+def with_alike(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield choices from every list as `few_first` does; after single changes those in which all lists change alike.
+
+    What is multiplied needs every number above zero, for example.
+    """
+    for number in (0, 1):
+        yield from _with_changes(choices, number, 0)
+    longest = max(map(len, choices), default=0)
+    if len(choices) > 1:
+        yield from (tuple(options[min(at, len(options) - 1)] for options in choices) for at in range(1, longest))
+    yield from _from(choices, 2)
+
+
+def _from(choices: list[list[Any]], least: int) -> Iterator[tuple[Any, ...]]:
+    """Yield choices with at least so many changes; with more than two of them only if there are few lists."""
+    for number in range(least, len(choices) + 1):
         if number <= 2 or len(choices) <= 4:
             yield from _with_changes(choices, number, 0)
 

@@ -26,6 +26,7 @@ from stepward.validator.engine.witnesses.choices import (
     few_first,
     parts_of,
     replaced,
+    with_alike,
 )
 from stepward.validator.engine.witnesses.late import LateItems, as_taken
 from stepward.validator.engine.witnesses.lists import lists_of
@@ -51,6 +52,9 @@ MAX_RECORDS: Final = 20_000
 
 MAX_SPOTS: Final = 6
 """The most sources whose values are varied for one step."""
+
+MAX_LAST: Final = 5_000
+"""Records beyond these for the first runs on further paths: a path that knows its values needs no more than one."""
 
 RECORDS_PER_STEP: Final = 20
 """Additional records for each step of the program, because a witness may visit them all."""
@@ -145,7 +149,7 @@ class Witnesses:
         self._tries, self._is_late, self.taken = 0, False, goal.path
         self._until = min(self._most, self.replayer.steps + most + 4 * len(goal.path))
         try:
-            if self.replayer.steps <= self._most:
+            if self.replayer.steps <= self._most + MAX_LAST:
                 return self._shown(goal) or _Unmade("nothing was found for its parallel steps to do")
             return _Unmade(f"the runs that were tried for this program have {self._most} records, and no more are made")
         except OutOfTime:
@@ -223,7 +227,7 @@ class Witnesses:
         number = self.facts.flow.position[goal.path[reached].step]
         spots = self._spots(number)
         choices = [[_AS_IS, *self._choices(spot, number)] for spot in spots]
-        for combination in islice(few_first(choices), MAX_TRIES):
+        for combination in islice(with_alike(choices), MAX_TRIES):
             if self._tries >= MAX_TRIES or self.replayer.steps > self._until:
                 return None
             changed = values | {
