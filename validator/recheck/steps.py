@@ -54,6 +54,7 @@ from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.vm.expressions.building import is_computed
 from stepward.vm.expressions.syntax import (
+    Arithmetic,
     Built,
     Expression,
     Reference,
@@ -412,17 +413,16 @@ class Steps:
                 described = of_built(tree, found - {FAILS}, lambda names: self.environment(names, number, state))
                 choices.append(self.valued([(name,)], described))
                 continue
-            origin = tree.names if isinstance(tree, Reference) else None
-            choices.append(self.valued([(name,)], self._result(found - {FAILS}, origin, number, state)))
+            choices.append(self.valued([(name,)], self._result(found - {FAILS}, tree, number, state)))
         return self.together(choices)
 
-    def _result(self, found: set[Block], origin: Names | None, step: int, state: State) -> DescribeField:
+    def _result(self, found: set[Block], tree: Expression, step: int, state: State) -> DescribeField:
         def describe(fields: Names, _: bool) -> tuple[Test, bool]:
             if not fields:
                 return lambda block: any(meet(block, one) for one in found), False
-            if origin is None:
-                return lambda _: False, True
-            copied = self.blocks((*origin, *fields), step, state)
+            if not isinstance(tree, Reference):  # a list that is joined has any items
+                return lambda _: isinstance(tree, Arithmetic), True
+            copied = self.blocks((*tree.names, *fields), step, state)
             return lambda block: any(meet(block, one) for one in copied), UNDEFINED in copied
 
         return describe

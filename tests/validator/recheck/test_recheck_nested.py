@@ -47,9 +47,9 @@ FALSE = {"kind": "formula", "scripts": [{"shows": "all", "text": "(assert false)
 """A formula that says nothing: the second checker accepts it only where its own search shows why."""
 
 
-def accepted(data: dict[str, Any], number: int) -> bool:
+def accepted(data: dict[str, Any], number: int, part: dict[str, Any] = FALSE) -> bool:
     claim = Claim("never", f"r{number}", None, None, number + 1)
-    return Checker(Reading(Program.from_dict(data)), solves_all=False).verdict(claim, [FALSE]).is_accepted
+    return Checker(Reading(Program.from_dict(data)), solves_all=False).verdict(claim, [part]).is_accepted
 
 
 @pytest.mark.one_in(60)
@@ -66,3 +66,19 @@ def test_a_checker_that_takes_a_field_for_present_is_caught(monkeypatch: pytest.
     assert not accepted(data, 0)
     monkeypatch.setattr(Origins, "may_be_absent_from_object", lambda *_: False)
     assert accepted(data, 0)
+
+
+JOINED = {"name": "$w", "classes": [{"array": {"below": 1}}, {"array": {"above": 0}}]}
+ITEM = {"name": "$w[0]", "classes": ["undefined", {"text": "a"}, {"texts": {}}]}
+TABLE = {"kind": "table", "counts_visits": False, "references": [JOINED, ITEM]}
+
+
+@pytest.mark.parametrize("part", [TABLE, FALSE], ids=["a table", "a formula"])
+@pytest.mark.parametrize("rule", ["defined($w[0])", "$w[0] == 'a'", "$w[0] != 'a'"])
+@pytest.mark.parametrize("joined", ["$v + ['a', 'b']", "['a'] + $v", "$v + $v"])
+def test_a_joined_list_may_have_any_items(joined: str, rule: str, part: dict[str, Any]) -> None:
+    """Each of these rules is broken for some list, but for the first item of a list that begins with `a`."""
+    world = WORLDS["grid"]._replace(spec={"type": "array", "items": {"type": "string"}, "maxItems": 2})
+    way = WAYS["an input"]._replace(steps=({"id": "s", "type": "set", "set": {"w": joined}},))
+    is_right = joined.startswith("['a']") and rule == "$w[0] != 'a'"
+    assert is_right or not accepted(program(world, way, "len($w) > 0", [rule]), 0, part)
