@@ -187,6 +187,7 @@ WAYS: Final = {
     "a value and its copy": Way(_set("$v"), "$v", "$w"),
     "a field of a built object": Way(_set({"y": "$v"}), "$w.y", "$w.y"),
     "an item of a built list": Way(_set(["$v"]), "$w[0]", "$w[0]"),
+    "an argument": Way(rule="$args.x", args={"x": "$v"}),
     "a value and a field with it": Way(_set({"y": "$v"}), "$v", "$w.y"),
 }
 

@@ -399,7 +399,10 @@ def _asked(watcher: Watcher) -> Iterator[Names]:
             yield name
             continue
         for hit in (one for found in watcher.hits.values() for one in found):
-            if isinstance(hit.part, ToolCall) and len(name) > 1:
+            passed = handed(hit.part, name)
+            if passed != name:
+                yield passed
+            elif isinstance(hit.part, ToolCall) and len(name) > 1:
                 yield from (one.reference.names for one in embedded(hit.part.args.get(name[1])))
 
 

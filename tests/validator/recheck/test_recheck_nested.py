@@ -31,6 +31,22 @@ def broken(world: str, condition: str) -> list[bool]:
     ]
 
 
+REFUSED = [
+    ("optional", "an input", "defined($v.p.q)", "not defined($v.p)"),
+    ("optional", "an input", "$v == null", "defined($v.l[2])"),
+    ("grid", "an input", "defined($v[1][1])", "len($v) < 2"),
+    ("kinds", "an argument", "$v == null", "defined($v[0])"),
+    ("kinds", "an argument", "defined($v.a)", "defined($v[0].b)"),
+]
+
+
+@pytest.mark.parametrize(("world", "way", "condition", "rule"), REFUSED)
+def test_right_proofs_that_were_refused(world: str, way: str, condition: str, rule: str) -> None:
+    report = ProgramValidator(Program.from_dict(program(WORLDS[world], WAYS[way], condition, [rule]))).validate()
+    (found,) = [one for one in report.properties if one.rule == "r0"]
+    assert (found.verdict, found.rechecked) == (Verdict.PROVED, True)
+
+
 @pytest.mark.one_in(60)
 @pytest.mark.parametrize(("way", "world", "condition"), [(way, *pair) for way, pair in product(WAYS, PAIRS)])
 def test_what_no_value_breaks_is_proved_and_accepted(way: str, world: str, condition: str) -> None:
