@@ -135,8 +135,12 @@ class _Search(Search):
         if "all lists" not in spec:
             return domain(spec)
         inner = spec["all lists"]
-        most = min(LONGEST, inner.get("maxItems", LONGEST))
-        return tuple(Items(one) for size in range(most + 1) for one in product(domain(inner["items"]), repeat=size))
+        least, most = inner.get("minItems", 0), min(LONGEST, inner.get("maxItems", LONGEST))
+        return tuple(
+            Items(one)
+            for size in range(least, max(least, most) + 1)
+            for one in product(domain(inner["items"]), repeat=size)
+        )
 
     # -- states: the step or the stage, values, visits, memory, frames -------------------------------------------------
 

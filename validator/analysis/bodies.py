@@ -6,7 +6,7 @@ and the end of the body leads back. Each item is fresh, so that the loop is neve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stepward.vm.expressions.template import texts
 from stepward.vm.language.items import origins
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from stepward.vm.language.meaning import Meaning
 
 Names = tuple[str, ...]
-
-MAX_COUNTED_ITEMS: Final = 3
-"""The largest `max_items` with which searches count items; above that, any number of items may come."""
 
 
 class Bodies:
@@ -120,14 +117,6 @@ class Bodies:
         if owner is None or ending_status in (None, "SUCCESS") or self.layout.bodies[owner].failed is not None:
             return None
         return owner
-
-    def most_counted(self, stage: int) -> int | None:
-        """Return the most items of a body, at the stage `next`, if they are few enough to count; else None."""
-        body = self.of_stages.get(stage)
-        if body is None or body.next != stage or self.each(body.owner).is_once:
-            return None
-        most = self.meaning.most_items(body.owner)
-        return most if most is not None and most <= MAX_COUNTED_ITEMS else None
 
     def list_fits(self, number: int) -> bool:
         """Return whether the items of a for_each step are certainly a list of at most `max_items`, if defined."""

@@ -1,4 +1,4 @@
-"""Product search with counts: of visits of bounded steps, items of short lists, and attempts of steps with bodies.
+"""Product search with counts: of visits of bounded steps, items of lists, and attempts of steps with bodies.
 
 Without counts a step may use up its visits at any time, and a list may have any number of items. That allows more
 behaviour, never less. With counts the search knows more, and visits more pairs.
@@ -6,10 +6,10 @@ behaviour, never less. With counts the search knows more, and visits more pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from stepward.validator.analysis.bodies import MAX_COUNTED_ITEMS
+from stepward.validator.analysis.lengths import MAX_COUNTED_ITEMS, Length
 from stepward.validator.analysis.product import (
     MAX_PAIRS,
     NOT_KNOWN,
@@ -38,6 +38,8 @@ MAX_COUNTED_PAIRS: Final = 20_000
 MAX_COUNTS: Final = 2_000_000
 """Counts of visits that such a search may store, one for each pair and bounded step."""
 
+_UNKNOWN: Final = Length(0, 0, is_whole=False)
+
 Counts = tuple[int, ...]
 
 
@@ -45,7 +47,7 @@ def explore_counted(
     flow: Flow, monitor: Monitor, passable: Choice, *, most_counted: int = MAX_COUNTED_PAIRS, limit: int = MAX_PAIRS
 ) -> Exploration:
     """Explore with exact counts where that is cheap."""
-    counting = _Counting(flow, monitor)
+    counting = _Counting(passable, monitor)
     most = min(most_counted, MAX_COUNTS // counting.size) if counting.size else 0
     if counting.size and not counting.exceeds(most, passable):
         found = explore(flow, counting, passable, limit=most)
@@ -64,7 +66,7 @@ def explore_prompt(flow: Flow, monitor: Monitor, passable: Choice) -> Exploratio
     language leaves it to timing. But the machine will not follow a path that goes otherwise. None, too, where no items
     that run at once are tried again, and no step is often.
     """
-    counting = _Counting(flow, monitor, is_prompt=True)
+    counting = _Counting(passable, monitor, is_prompt=True)
     is_often = any(MAX_COUNTED_ROUNDS < most <= MAX_FOLLOWED_ROUNDS for _, most in _retried(flow))
     if not is_often and not any(own.length is not None for own in counting.stages.values()):
         return None
@@ -75,16 +77,15 @@ def explore_prompt(flow: Flow, monitor: Monitor, passable: Choice) -> Exploratio
 class _Slots(NamedTuple):
     """Where the counts of one body stand, None for what is not counted.
 
-    `items` are the items of the present attempt, of which there are at most `most_items`. `has_failed` is 1 where items
-    run at once and one has failed: then the step does not succeed. `attempts` are the attempts that have failed, of
-    `most_attempts`. `least` says how many items the list has at least, as attempts before have shown. Where items are
-    not counted, it is 1 until the first item of a new attempt. Where items start promptly, `most_beside` at once,
-    `length` is how many the list has, as soon as an attempt has shown it.
+    `items` are the items of the present attempt, as far as `expected` says. `has_failed` is 1 where items run at once
+    and one has failed: then the step does not succeed. `attempts` are the attempts that have failed, of
+    `most_attempts`. `least` says how many items the list has at least, as attempts before have shown. Where items start
+    promptly, `most_beside` at once, `length` is how many the list has, as soon as an attempt has shown it.
     """
 
     inside: tuple[int, ...]
     items: int | None
-    most_items: int
+    expected: Length
     has_failed: int | None
     attempts: int | None
     most_attempts: int
@@ -94,17 +95,17 @@ class _Slots(NamedTuple):
 
 
 class _Counting(Monitor):
-    """A monitor extended with counts of visits of every bounded step, of items where there are few of them, and of the
-    attempts of steps with bodies. In a body, all count from the start of an item."""
+    """A monitor extended with counts of visits of every bounded step, of items, and of the attempts of steps with
+    bodies. In a body, all count from the start of an item."""
 
     is_counting = True
 
-    def __init__(self, flow: Flow, monitor: Monitor, *, is_prompt: bool = False) -> None:
-        self.monitor, self.is_prompt = monitor, is_prompt
+    def __init__(self, passable: Choice, monitor: Monitor, *, is_prompt: bool = False) -> None:
+        flow, self.monitor, self.is_prompt = passable.flow, monitor, is_prompt
         self.asks_ends, self.closing = monitor.asks_ends, monitor.closing
         self.bounds = {number: step.max_visits for number, step in enumerate(flow.steps) if step.max_visits is not None}
         self.failed = {body.failed for body in flow.layout.bodies.values() if body.failed is not None}
-        self.size, self.slot, self.stages = self._slots(flow)
+        self.size, self.slot, self.stages = self._slots(flow, passable.lengths)
         self.watched = None if monitor.watched is None else {*self.bounds, *self.stages, *monitor.watched}
         self.routed = {
             step
@@ -112,9 +113,10 @@ class _Counting(Monitor):
             if any(transition.kind == "visits" and transition.ending is None for transition in flow.transitions[step])
         }
 
-    def _slots(self, flow: Flow) -> tuple[int, dict[int, int], dict[int, _Slots]]:
+    def _slots(self, flow: Flow, lengths: Mapping[int, Length]) -> tuple[int, dict[int, int], dict[int, _Slots]]:
         """Return the number of counts, where those of steps stand, and where those of bodies do, by their stages."""
-        items, retried = dict(_few_items(flow, is_cut=self.is_prompt)), dict(_retried(flow))
+        lists = {owner: _cut(one) if self.is_prompt else one for owner, one in lengths.items()}
+        items, retried = [flow.layout.bodies[owner].next for owner in lists], dict(_retried(flow))
         most_rounds = MAX_FOLLOWED_ROUNDS if self.is_prompt else MAX_COUNTED_ROUNDS
         few = [stage for stage, most in retried.items() if most <= most_rounds]
         listed = [stage for stage in retried if not _is_once(flow, stage)]
@@ -129,7 +131,7 @@ class _Counting(Monitor):
             own = _Slots(
                 tuple(number for number, (_, step) in enumerate(counts) if step in within),
                 slot.get((1, body.next)),
-                items.get(body.next, 0),
+                lists.get(body.owner, _UNKNOWN),
                 slot.get((2, failed)),
                 slot.get((3, failed)),
                 retried.get(failed, 1),
@@ -188,15 +190,14 @@ class _Counting(Monitor):
         if stage in self.failed:
             return self._after_failure(own, kind, counts, found)
         if kind == "item":
-            if own.items is not None:
-                found[own.items] += 1
-            elif own.least is not None:
-                found[own.least] = 0
-            most = (own.length is not None and counts[own.length]) or own.most_items
-            return None if own.items is not None and counts[own.items] >= most else tuple(found)
-        # The step ends: not though an item has failed, and not before all items that an attempt before has shown.
-        taken = counts[own.items] if own.items is not None else 0
-        is_short = own.least is not None and counts[own.least] > taken
+            assert own.items is not None, "only lists have items"
+            most = (own.length is not None and counts[own.length]) or own.expected.counted
+            is_full = counts[own.items] >= most
+            found[own.items] += not is_full
+            return None if is_full and own.expected.is_whole else tuple(found)
+        # The step ends: not though an item has failed, and not before all items that the list is known to have.
+        least = max(own.expected.least, counts[own.least] if own.least is not None else 0)
+        is_short = own.items is not None and counts[own.items] < least
         if is_short or (own.has_failed is not None and counts[own.has_failed]):
             return None
         return _begun_anew(own, found)
@@ -220,8 +221,8 @@ class _Counting(Monitor):
             found[own.length] = taken if is_whole else counts[own.length] if is_again else 0
         if is_again and own.attempts is not None:
             found[own.attempts] = counts[own.attempts] + 1
-        if is_again and own.least is not None:
-            found[own.least] = max(counts[own.least], counts[own.items]) if own.items is not None else 1
+        if is_again and own.least is not None and own.items is not None:
+            found[own.least] = max(counts[own.least], counts[own.items])
         return tuple(found)
 
     @staticmethod
@@ -243,18 +244,10 @@ def _begun_anew(own: _Slots, counts: list[int]) -> Counts:
     return tuple(counts)
 
 
-def _few_items(flow: Flow, *, is_cut: bool) -> Iterator[tuple[int, int]]:
-    """Yield the stages between the items of for_each steps with few of them, each with its `max_items`.
-
-    With `is_cut`, all lists count as short ones.
-    """
-    for body in flow.layout.bodies.values():
-        step = flow.steps[body.owner]
-        if not isinstance(step, ForEachStep) or (is_cut and step.is_once):
-            continue
-        most = min(step.max_items or MAX_COUNTED_ITEMS, MAX_COUNTED_ITEMS) if is_cut else step.max_items
-        if most is not None and most <= MAX_COUNTED_ITEMS:
-            yield body.next, most
+def _cut(known: Length) -> Length:
+    """Return what is known of a list if only short ones are looked at."""
+    counted = known.counted if known.is_whole else MAX_COUNTED_ITEMS
+    return Length(known.least, counted, is_whole=True)
 
 
 def _most_beside(flow: Flow, owner: int) -> int:

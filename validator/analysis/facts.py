@@ -12,6 +12,7 @@ from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.failing import FailureNames
 from stepward.validator.analysis.given_types import GivenTypes
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.analysis.lengths import Length, lengths
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AnyGuard, AnySelector
@@ -80,6 +81,11 @@ class ProgramFacts:
     def given_types(self) -> GivenTypes:
         """Which names have only values of a type."""
         return GivenTypes(self.meaning)
+
+    @cached_property
+    def lengths(self) -> dict[int, Length]:
+        """What is known of the items of each for_each step."""
+        return lengths(self.meaning, self.given_types)
 
     @cached_property
     def writing_calls(self) -> tuple[tuple[CallSite, ToolCall], ...]:

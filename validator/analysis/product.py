@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from stepward.validator.findings import Move
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.layout import Body
 from stepward.vm.language.transitions import END, Kind, Transition
+
+if TYPE_CHECKING:
+    from stepward.validator.analysis.lengths import Length
 
 State = Hashable
 
@@ -92,13 +95,21 @@ class Monitor:
 class Choice:
     """A subset of the transitions of a program: those that `passes` accepts.
 
-    At every step outside of `asked`, all transitions to other steps belong to it.
+    At every step outside of `asked`, all transitions to other steps belong to it. `lengths` are those of the lists of
+    for_each steps, by the position of the step.
     """
 
-    def __init__(self, flow: Flow, passes: Callable[[int, Transition], bool], asked: Iterable[int]) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        passes: Callable[[int, Transition], bool],
+        asked: Iterable[int],
+        lengths: Mapping[int, Length],
+    ) -> None:
         self.flow = flow
         self.passes = passes
         self._asked = asked
+        self.lengths = lengths
 
     @cached_property
     def following(self) -> Mapping[int, Sequence[int]] | Sequence[Sequence[int]]:
@@ -116,8 +127,11 @@ class Inside(Choice):
 
     def __init__(self, choice: Choice, body: Body) -> None:
         self.steps = range(body.first, body.end)
-        super().__init__(choice.flow, lambda step, one: one.to in self.steps and choice.passes(step, one), ())
+        super().__init__(choice.flow, self._stays, (), choice.lengths)
         self._whole = choice
+
+    def _stays(self, step: int, transition: Transition) -> bool:
+        return transition.to in self.steps and self._whole.passes(step, transition)
 
     @cached_property
     def following(self) -> Mapping[int, Sequence[int]]:

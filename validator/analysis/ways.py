@@ -49,12 +49,12 @@ class TransitionChoices:
     @cached_property
     def possible(self) -> Choice:
         """The transitions that some run might take."""
-        return Choice(self.flow, self.is_possible, self._unlike)
+        return Choice(self.flow, self.is_possible, self._unlike, self.facts.lengths)
 
     @cached_property
     def certain(self) -> Choice:
         """The transitions that some run certainly takes when it reaches their step."""
-        return Choice(self.flow, self.is_certain, self.doubtful.union(self._unlike))
+        return Choice(self.flow, self.is_certain, self.doubtful.union(self._unlike), self.facts.lengths)
 
     @cached_property
     def _unlike(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the second checker counts: visits of steps, items of short lists, and rounds of steps that are tried again."""
+"""What the second checker counts: visits of steps, items of lists, and rounds of steps that are tried again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final, Literal
 from stepward.validator.recheck.apart import items_at_once
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.reading import Reading
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.layout import Body
 from stepward.vm.language.steps import ForEachStep
 
 MAX_COUNTED_ITEMS: Final = 3
-"""The largest `max_items` of a for_each step whose items are counted."""
+"""The most items that are counted; of a longer list, it is noted whether an item has come."""
 
 MAX_COUNTED_ROUNDS: Final = 4
 """The largest `max_retries` of a step with a body whose rounds are counted."""
@@ -21,7 +22,7 @@ Visits = tuple[int, ...]
 
 What = Literal["visits", "items", "failed", "rounds", "known"]
 """What is counted: visits of a step; items of a round; whether one of those that run at once has failed; rounds that
-have failed; the items that the list has at least, by earlier rounds. Of a longer list, `known` is 1 until one comes."""
+have failed; the items that the list has at least, by earlier rounds."""
 
 
 def _is_route(exit_: Exit) -> bool:
@@ -38,14 +39,16 @@ class Counts:
         self.body_at = {stage: body for body in layout.bodies.values() for stage in (body.next, body.failed)}
         bodies = list(layout.bodies.values())
         at_once = [layout.bodies[owner] for owner in sorted(items_at_once(layout))]
-        self.most_items = {body.next: most for body in bodies if (most := self._most_items(body)) is not None}
+        lists = [body for body in bodies if not self._is_call(body)]
+        self.most_items = {body.next: self._most_items(body) for body in lists}
+        self.least_items = {body.next: self._least_items(body) for body in lists}
         self.most_rounds = {body.failed: most for body in bodies if (most := self._most_rounds(body)) is not None}
         counted: list[tuple[What, Iterable[int | None]]] = [
             ("visits", self.bounds),
             ("items", self.most_items),
             ("failed", [body.failed for body in at_once if body.failed is not None]),
             ("rounds", [stage for stage, most in self.most_rounds.items() if most <= MAX_COUNTED_ROUNDS]),
-            ("known", [body.failed for body in bodies if body.failed in self.most_rounds and not self._is_call(body)]),
+            ("known", [body.failed for body in lists if body.failed in self.most_rounds]),
         ]
         names = [(what, step) for what, steps in counted for step in steps]
         self.place = {name: number for number, name in enumerate(names)}
@@ -56,8 +59,21 @@ class Counts:
         return step
 
     def _most_items(self, body: Body) -> int | None:
-        most = self._step(body).max_items
+        """Return how many items a list has at most, if they are few; None if more may come than are counted."""
+        step = self._step(body)
+        sizes = (step.max_items, len(step.items) if isinstance(step.items, tuple) else None)
+        most = min((size for size in sizes if size is not None), default=None)
         return most if most is not None and most <= MAX_COUNTED_ITEMS else None
+
+    def _least_items(self, body: Body) -> int:
+        """Return how many items a list has at least: as many as are written, or as its type says."""
+        step = self._step(body)
+        if isinstance(step.items, tuple):
+            return len(step.items)
+        names = lone_reference(step.items)
+        blocks = self.reading.origins.of(names).blocks if names is not None else ()
+        least = [0 if block.low is None else block.low + 1 for block in blocks if block.kind == "array"]
+        return int(min(least, default=0))
 
     def _most_rounds(self, body: Body) -> int | None:
         step = self._step(body)
@@ -87,15 +103,21 @@ class Counts:
 
     def _fits(self, body: Body, stage: int, visits: Visits, kind: str) -> bool:
         """Return whether a stage can be left so."""
-        items = self._of(visits, "items", body.next)
+        items = self._of(visits, "items", body.next) or 0
         if stage == body.failed:
             rounds, most = self._of(visits, "rounds", stage), self.most_rounds.get(stage, 1)
             is_last = rounds is None or rounds + 1 == most
             return kind == "item" or rounds is None or (kind == "again") is not is_last
         if kind == "item":
-            return items is None or items < self.most_items[stage]
-        known = self._of(visits, "known", body.failed) or 0
-        return not self._of(visits, "failed", body.failed) and known <= (items or 0)
+            few = self.most_items[stage]
+            return few is None or items < few
+        least = max(self._of(visits, "known", body.failed) or 0, self.least_items.get(body.next, 0))
+        return not self._of(visits, "failed", body.failed) and min(least, self._counted(body)) <= items
+
+    def _counted(self, body: Body) -> int:
+        """Return up to how many items are counted."""
+        most = self.most_items.get(body.next)
+        return 1 if most is None else most
 
     def _of(self, visits: Visits, what: What, step: int | None) -> int | None:
         place = None if step is None else self.place.get((what, step))
@@ -112,19 +134,17 @@ class Counts:
         """Return the counts behind a stage."""
         inside = self.reading.layout.inside(body.owner)
         changes: dict[tuple[What, int | None], int] = {name: 0 for name in self.place if name[1] in inside}
-        items, known = self._of(visits, "items", body.next), self._of(visits, "known", body.failed)
+        items = self._of(visits, "items", body.next) or 0
+        known = self._of(visits, "known", body.failed) or 0
         if kind == "item" and stage == body.next:
-            changes["items", stage] = (items or 0) + 1
-            if items is None:
-                changes["known", body.failed] = 0
+            changes["items", stage] = min(items + 1, self._counted(body))
         elif kind == "item":
             changes["failed", stage] = 1
         else:
             changes |= dict.fromkeys((("items", body.next), ("failed", body.failed)), 0)
             rounds = self._of(visits, "rounds", stage) or 0
             changes["rounds", body.failed] = rounds + 1 if kind == "again" else 0
-            least = 1 if items is None else max(known or 0, items)
-            changes["known", body.failed] = least if kind == "again" else 0
+            changes["known", body.failed] = max(known, items) if kind == "again" else 0
         return self._with(visits, changes)
 
     def _with(self, visits: Visits, changes: dict[tuple[What, int | None], int]) -> Visits:

@@ -140,7 +140,7 @@ class TableCheck:
             raise Refused(f"what is remembered at `{row.text('step')}` is not what the rule remembers")
         visits = tuple(row.numbers("visits")) if self.counts else None
         if visits is not None and len(visits) != len(self.walk.counts):
-            raise Refused("not every step with `max_visits`, small `max_items` or small `max_retries` is counted")
+            raise Refused("not every step with `max_visits`, with items or with a small `max_retries` is counted")
         states: dict[tuple[int, ...], int] = {}
         if row.data.get("costs") is not None and self.kind == "budget":
             for cost, held in row.costs("costs"):

@@ -146,7 +146,7 @@ def test_a_search_that_is_not_begun_would_not_end() -> None:
         context = Context(Program.from_dict(polling.program(steps, breaks=True)))
         ((rule, _),) = context.facts.meaning.rules
         possible = context.analyses.transitions.possible
-        counts, limit = counting._Counting(context.facts.flow, monitor_of(rule, context.analyses)), MAX_COUNTED_PAIRS
+        counts, limit = counting._Counting(possible, monitor_of(rule, context.analyses)), MAX_COUNTED_PAIRS
         assert counts.exceeds(limit, possible) is not is_begun
         assert product.explore(context.facts.flow, counts, possible, limit=limit).is_complete is is_begun
 

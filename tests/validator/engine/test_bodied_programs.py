@@ -151,6 +151,51 @@ def test_a_branch_goes_stale_where_its_parallel_step_gives_the_variable_that_it_
     assert (found.verdict, found.rechecked) == ((Verdict.VIOLATED, False) if key == "v" else (Verdict.PROVED, True))
 
 
+LISTS: dict[str, tuple[Any, int, int]] = {
+    "one written": ([0], 2, 1),
+    "two written": ([0, 1], 2, 2),
+    "five written": ([0, 1, 2, 0, 1], 9, 5),
+    "none written": ([], 2, 0),
+    "none or more": ("$l", 2, 0),
+    "one or more": ("$l", 2, 1),
+    "two or more": ("$l", 2, 2),
+    "one or more of many": ("$l", 9, 1),
+    "a copy of one or more": ("$m", 2, 1),
+    "a copy of none or more": ("$m", 2, 0),
+}
+"""What a step takes items of, its `max_items`, and how many items there are at least."""
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "items are skipped": {"on_item_error": "skip"},
+    "tried again": {"on_error": "retry", "max_retries": 2},
+    "skipped": {"on_error": "skip"},
+    "at once": {"max_concurrency": 2},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("items", LISTS)
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_stands_behind_items_is_decided_by_how_many_there_are(fails: bool, items: str, way: str) -> None:
+    """A body that always fails, or one whose payment what comes behind needs."""
+    listed, most, least = LISTS[items]
+    look = {"id": "look", "type": "tool", "tool": "look"}
+    paid = {"id": "p", "type": "tool", "tool": "pay", "next_step": "bad" if fails else "done"}
+    step = each(paid, BAD if fails else {"id": "done", "type": "end"}, items=listed, max_items=most, **WAYS[way])
+    copy = {"id": "copy", "type": "set", "set": {"m": "$l"}}
+    rule = {"never": {"step": "look"}} if fails else {"protects": {"step": "look"}, "requires": {"step": "p"}}
+    data = program(copy, step, look, **rule)
+    data["inputs"] = {"l": {**LIST, "minItems": least if least < 3 else 0}}
+    data["tools"] = {**TOOLS, "look": {"effect": "read"}}
+    is_passed = WAYS[way].keys() & {"on_error", "on_item_error"} and way != "tried again"
+    is_kept = least > 0 and not is_passed
+    (found,) = [one for one in checked(data).properties if one.rule == "r"]
+    assert (found.verdict, found.rechecked) == (Verdict.PROVED if is_kept else Verdict.VIOLATED, is_kept)
+    if way != "at once":
+        assert bool(truth(data).broken["r"]) is not is_kept
+
+
 def test_drawn_programs_ask_of_every_kind() -> None:
     """The generator makes broken and kept rules of each kind, in bodies and around them."""
     counts: Counter[tuple[str, bool]] = Counter()

@@ -26,7 +26,7 @@ def left_out(flow: Flow, system: System, path: Path) -> str:
         return ""
     read = {name[:1] for name in system.references}
     lost: list[Names] = sorted({root for head in heads for root in forgotten[head] if len(root) == 1 and root in read})
-    steps = dict.fromkeys(_name(flow, system.edges[head][0].compressed.step) for head in heads)
+    steps = dict.fromkeys(_name(flow, system, head) for head in heads)
     loops = _joined([f"`{step}`" for step in steps])
     names = _joined([f"`${written(root)}`" for root in lost[:MAX_NAMES]])
     if not names:
@@ -34,9 +34,13 @@ def left_out(flow: Flow, system: System, path: Path) -> str:
     return f"it leaves out rounds of the loop at {loops}, and they may leave any value in {names} that is not excluded"
 
 
-def _name(flow: Flow, number: int) -> str:
-    step = flow.steps[number]
-    return step.owner if isinstance(step, Stage) else step.id
+def _name(flow: Flow, system: System, head: int) -> str:
+    """Return the step at which a loop is: the one of the items, where a round begins with an item."""
+    import networkx as nx
+
+    back = nx.descendants(system.digraph, head).intersection(system.digraph.predecessors(head))
+    steps = [flow.steps[system.edges[node][0].compressed.step] for node in (head, *sorted(back))]
+    return next((step.owner for step in steps if isinstance(step, Stage)), steps[0].id)
 
 
 def _joined(words: list[str]) -> str:

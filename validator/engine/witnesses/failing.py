@@ -1,7 +1,7 @@
 """Paths on which more items of a for_each step fail, or succeed: for what asks `$id.errors` what failed.
 
 To a path, that list is any. A run needs items that fail as the list says. So frames are put before those of the path,
-and the machine says which of them show what was asked.
+or in their place, and the machine says which of them show what was asked.
 """
 
 from __future__ import annotations
@@ -84,9 +84,13 @@ def _with_other_items(
     for number in begun:
         owner = facts.flow.position[path[number].step]
         each = facts.bodies.each(owner)
-        taken = _taken(path, number, each)
+        taken, end = _taken(path, number, each)
         for frames in _rows(facts, owner, each, taken):
             yield _put(path, known, number + 1, frames)
+        if taken and end is not None:
+            emptied, others = _without(path, known, number + 1, end)
+            for frames in _rows(facts, owner, each, 0):
+                yield _put(emptied, others, number + 1, frames)
 
 
 def _asked(facts: ProgramFacts) -> frozenset[str]:
@@ -107,14 +111,17 @@ def _asked(facts: ProgramFacts) -> frozenset[str]:
     )
 
 
-def _taken(path: Sequence[Move], start: int, each: ForEachStep) -> int:
-    """Return how many items a path takes of the step that it starts at a position."""
+def _taken(path: Sequence[Move], start: int, each: ForEachStep) -> tuple[int, int | None]:
+    """Return how many items a path takes of the step that it starts at a position, and where that goes on without one;
+    None if it does not."""
     taken = 0
-    for move in path[start + 1 :]:
+    for number, move in enumerate(path[start + 1 :], start=start + 1):
         if move.step == each.id:
             break
+        if move.step == f"{each.id} next" and move.how != ON_TO_ITEM:
+            return taken, number
         taken += move.how == ON_TO_ITEM and move.step == f"{each.id} next"
-    return taken
+    return taken, None
 
 
 # -- frames ------------------------------------------------------------------------------------------------------------
@@ -213,6 +220,26 @@ def _put(path: Sequence[Move], known: Known, at: int, frames: Sequence[Frame]) -
         items=_shifted(known.items, at, len(new)),
     )
     return (*path[:at], *new, *path[at:]), moved_on
+
+
+def _without(path: Sequence[Move], known: Known, start: int, end: int) -> tuple[tuple[Move, ...], Known]:
+    """Return a path without the moves of some positions, and what is known on it."""
+
+    def kept(found: Mapping[int, T]) -> dict[int, T]:
+        return _shifted({number: one for number, one in found.items() if not start <= number < end}, end, start - end)
+
+    def kept_of_calls(found: Mapping[tuple[int, str], T]) -> dict[tuple[int, str], T]:
+        names = [(number, name) for number, name in found if not start <= number < end]
+        return {(one[0] if one[0] < end else one[0] + start - end, one[1]): found[one] for one in names}
+
+    others = replace(
+        known,
+        outputs=kept_of_calls(known.outputs),
+        errors=kept_of_calls(known.errors),
+        turns=kept(known.turns),
+        items=kept(known.items),
+    )
+    return (*path[:start], *path[end:]), others
 
 
 def _shifted(known: Mapping[int, T], at: int, by: int) -> dict[int, T]:

@@ -1,14 +1,15 @@
 """Runs that come to a late item of a list that is written down in its for_each step.
 
 A path takes the items that it needs, one after another from the first. A run takes all of them. What is asked about an
-item, and nothing else, tells which one a path needs. Those before it, and those behind it, get the simplest answers.
+item, and nothing else, tells which one a path needs. Those before it, and those behind it, get the simplest answers;
+or else all items get those of the path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from stepward.validator.analysis.facts import ProgramFacts
@@ -128,10 +129,11 @@ class LateItems:
         if self._plainly is None or self._plainly[0] != known:
             self._plainly = known, self.replayed(found), self.replayer.frames()
         _, seen, places = self._plainly
-        for item in candidates(self.facts, last):
+        others = (scripts.at(item, places) for item in candidates(self.facts, last))
+        for script in chain(others, [scripts.throughout()] if last.taken else []):
             if seen.confirmed or self.replayer.steps - begun > self._left:
                 break
-            found = replace(witness, script=scripts.at(item, places), max_steps=most)
+            found = replace(witness, script=script, max_steps=most)
             seen = self.replayed(found)
         return (found, seen) if seen.confirmed else None
 
@@ -159,14 +161,29 @@ class Scripts:
         the run with the simplest answers."""
         each = self.facts.flow.steps[self.last.owner].id
         before = {call: sum(_item(frame, each) < item for frame in places.get(call, ())) for call in self.calls}
-        shifted, used = [], dict.fromkeys(self.calls, 0)
-        start = self._begun()
+        start, used = self._begun(), self._used()
+        shifted = [replace(one, visit=one.visit + before[one.step] - start[one.step]) for one in self._of_items()]
+        return (*self._outside(), *shifted, *self._simple(before, used))
+
+    def throughout(self) -> tuple[Answer, ...]:
+        """Return the script of a run in which all items get the answers of the last ones of the path."""
+        rounds = -(-(len(self.last.items) - self.last.before) // self.last.taken)
+        own, used = list(self._of_items()), self._used()
+        found = (replace(one, visit=one.visit + number * used[one.step]) for number in range(rounds) for one in own)
+        return (*self._outside(), *found)
+
+    def _of_items(self) -> Iterator[Answer]:
+        """Yield the answers to the calls of the last items of the path."""
         for position, answer in self.answers:
             if answer.step in self.calls and self.last.first <= position < self.last.end:
-                shift = before[answer.step] - start[answer.step]
-                shifted.append(replace(answer, visit=answer.visit + shift))
-                used[answer.step] = max(used[answer.step], answer.visit - start[answer.step])
-        return (*self._outside(), *shifted, *self._simple(before, used))
+                yield answer
+
+    def _used(self) -> dict[str, int]:
+        """Return the visits of each call in the last items of the path."""
+        start, used = self._begun(), dict.fromkeys(self.calls, 0)
+        for answer in self._of_items():
+            used[answer.step] = max(used[answer.step], answer.visit - start[answer.step])
+        return used
 
     def _begun(self) -> dict[str, int]:
         """Return the visits of each call on the path before its last items."""
