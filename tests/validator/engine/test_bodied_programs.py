@@ -196,6 +196,25 @@ def test_what_stands_behind_items_is_decided_by_how_many_there_are(fails: bool, 
         assert bool(truth(data).broken["r"]) is not is_kept
 
 
+USED_UP: dict[str, dict[str, Any]] = {
+    "in each round": {"on_error": "retry", "max_retries": 2, "error_step": "p"},
+    "in each round at once": {"on_error": "retry", "max_retries": 2, "error_step": "p", "max_concurrency": 2},
+    "in each item": {"on_item_error": "skip", "next_step": "p"},
+}
+
+
+@pytest.mark.parametrize("call", [{}, {"on_error": "skip"}])
+@pytest.mark.parametrize("way", USED_UP)
+def test_a_run_in_which_items_use_up_the_visits_of_a_step_is_shown(way: str, call: dict[str, Any]) -> None:
+    """A visit too many calls nothing, and so it counts for no answer of a later item."""
+    looks = {"id": "a", "type": "tool", "tool": "look", "next_step": "a", "max_visits": 2, **call}
+    step = each(looks, items=[1, 2], **USED_UP[way])
+    data = program(step, {**END, "id": "c"}, PAY, exclusive=[{"step": "a"}, {"step": "p"}])
+    data["tools"] = {**TOOLS, "look": {"effect": "read"}}
+    (found,) = [one for one in checked(data).properties if one.rule == "r"]
+    assert (found.verdict, found.evidence.witness is not None) == (Verdict.VIOLATED, True)
+
+
 def test_drawn_programs_ask_of_every_kind() -> None:
     """The generator makes broken and kept rules of each kind, in bodies and around them."""
     counts: Counter[tuple[str, bool]] = Counter()

@@ -352,14 +352,14 @@ class Witnesses:
     def _script(self, goal: _Goal, turns: _Turns, told: _Told) -> Iterator[tuple[int, Answer]]:
         """Yield the answers on a path, each with its position there."""
         visits: Counter[str] = Counter()
-        for position, move in enumerate(goal.path):
+        calling = [(position, move) for position, move in enumerate(goal.path) if move.how != USED_UP]
+        for position, move in calling:
             visits[move.step] += 1
-            visit = visits[move.step]
-            step = self._step(move)
+            step, visit = self._step(move), visits[move.step]
             if isinstance(step, ParallelStep):
                 for part, does in zip(step.parallel_steps, turns.get(position, ()), strict=False):
                     yield position, self._answer(goal, position, part, visit, does, told)
-            elif isinstance(step, Call) and move.how != USED_UP:
+            elif isinstance(step, Call):
                 is_retried = move.how == "starts" and goal.kind == "retried"
                 if is_retried or move.how != "starts":
                     does = "fails" if is_retried else _DOES[move.how]
