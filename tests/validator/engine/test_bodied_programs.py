@@ -233,15 +233,27 @@ WITHIN: dict[str, dict[str, Any]] = {
     "an item that is skipped": {"type": "for_each", **ITEM, "on_item_error": "skip"},
     "items at once": {"type": "for_each", **ITEM, "max_concurrency": 2, "on_item_error": "skip"},
     "a branch": {"type": "parallel"},
+    "a branch before one that calls": {"type": "parallel"},
+    "a branch behind one that calls": {"type": "parallel"},
+    "an item before a branch that calls": {"type": "parallel"},
+    "an item behind a branch that calls": {"type": "parallel"},
     "a call": {"type": "call", "program": "p", "args": {"n": "$n"}},
     "a call that is skipped": {"type": "call", "program": "p", "args": {"n": "$n"}, "on_error": "skip"},
 }
 
 
+def branches(kind: str, body: list[dict[str, Any]]) -> dict[str, Any]:
+    steps = [{"id": "each", "type": "for_each", **ITEM, "steps": body}] if kind.startswith("an item") else body
+    calls = {"steps": [{"id": "b", "type": "tool", "tool": "look"}]}
+    found = {"k": calls} if "behind" in kind else {}
+    found["m"] = {"steps": steps}
+    return {"branches": found | ({"o": calls} if "before" in kind else {})}
+
+
 @pytest.mark.parametrize("kind", WITHIN)
 @pytest.mark.parametrize(("asked", "due"), [("$n > 1", Verdict.VIOLATED), ("$n >= 0", Verdict.PROVED)])
 def test_a_condition_of_a_body_that_takes_no_branch_is_shown(kind: str, asked: str, due: Verdict) -> None:
-    """It ends its body, and perhaps not the run."""
+    """It ends its body, and perhaps not the run; what runs beside it may call."""
     number = {"type": "integer", "minimum": 0, "maximum": 3}
     body = [{"id": "c", "type": "condition", "condition": asked, "then": "e"}, {"id": "e", "type": "end"}]
     step: dict[str, Any] = {"id": "both", **WITHIN[kind]}
@@ -249,7 +261,8 @@ def test_a_condition_of_a_body_that_takes_no_branch_is_shown(kind: str, asked: s
     if step["type"] == "call":
         data["programs"] = {"p": {"inputs": {"n": number}, "steps": body}}
     else:
-        step |= {"branches": {"m": {"steps": body}}} if step["type"] == "parallel" else {"steps": body}
+        step |= branches(kind, body) if step["type"] == "parallel" else {"steps": body}
+        data["tools"] = {"look": {"effect": "read"}}
     (found,) = [one for one in checked(data).properties if one.name == "coverage"]
     assert (found.verdict, found.rechecked) == (due, due is Verdict.PROVED)
     assert (found.evidence.witness is not None) is (due is Verdict.VIOLATED)

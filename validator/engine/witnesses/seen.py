@@ -202,14 +202,14 @@ class Seen:
         """Return the words for the violation, or None."""
         if self.claim.code == "SW202":
             return self._undefined()
+        if self.claim.code == "SW302":
+            return self._uncovered()
         if self.claim.code == "SW305":
             return self._overlapping()
         if self.claim.code == "SW405" and (said := self._left_owing()) is not None:
             return said
         if self.missing is not None:
             return None
-        if self.claim.code == "SW302":
-            return self._uncovered()
         if self.claim.code == "SW405":
             return self._owed()
         return self._rejected()
@@ -248,12 +248,18 @@ class Seen:
         return None
 
     def _uncovered(self) -> str | None:
-        """Return in words that the condition takes no branch: it ends the run so, or an item, a branch or a call."""
-        if self.run.reason == "uncovered" and self.run.step == self.claim.step:
-            return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
+        """Return in words that the condition takes no branch: it ends the run so, or an item, a branch or a call.
+
+        What runs beside it, and comes later, needs no answers.
+        """
         for record in self.records:
-            if record.kind == "branched" and record.body["step"] == self.claim.step and record.body["branch"] is None:
-                return f"`{self.claim.step}` takes no branch, which ends its body {record.body.get('closes', '')}"
+            body = record.body
+            if self._is_missing(record):
+                return None
+            if record.kind == "branched" and body["step"] == self.claim.step and body["branch"] is None:
+                if "closes" not in body:
+                    return f"the run ends {self.run.status} (uncovered) at `{self.claim.step}`"
+                return f"`{self.claim.step}` takes no branch, which ends its body {body['closes']}"
         return None
 
     def _overlapping(self) -> str | None:
