@@ -48,7 +48,7 @@ class GivenTypes:
         if source.kind == "item":
             listed = self._meaning.typing.copied(source)
             return listed is not None and self._are_of(_below(listed, fields), spec, seen)
-        trees = list(self._trees(source, fields))
+        trees = list(self.trees(source, fields))
         return bool(trees) and all(self._tree_gives(tree, inner, spec, seen) for tree, inner in trees)
 
     def _tree_gives(self, tree: Expression, fields: tuple[str, ...], spec: TypeSpec, seen: set[Location]) -> bool:
@@ -66,8 +66,11 @@ class GivenTypes:
                     return False
         return True
 
-    def _trees(self, source: Source, fields: tuple[str, ...]) -> Iterator[tuple[Expression, tuple[str, ...]]]:
-        """Yield the expressions that give a source its values, each with the fields below it that are asked for."""
+    def trees(self, source: Source, fields: tuple[str, ...]) -> Iterator[tuple[Expression, tuple[str, ...]]]:
+        """Yield the expressions that give a source its values, each with the fields below it that are asked for.
+
+        There are none for values from outside, and none for those of a called program.
+        """
         if source.kind in COPIES:
             tree = self._meaning.typing.tree(source) or self._written(source)
             if tree is not None:

@@ -10,7 +10,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from stepward.validator.recheck.cells import ARRAY, FAILS, OBJECT, TEXT, Block, joined_texts, list_of, of_value
-from stepward.validator.recheck.names import ABSENT, Names, inside
+from stepward.validator.recheck.names import ABSENT, ITEMS, Names, inside
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference
 
@@ -49,6 +49,28 @@ def held(tree: Expression, fields: Names) -> Held:
             case _:
                 return Held(None)
     return Held(found, is_field)
+
+
+def spread(tree: Expression, fields: Names) -> Iterator[Held]:
+    """Yield what a value has at some fields, among which `[]` stands for every item of a list."""
+    if ITEMS not in fields:
+        yield held(tree, fields)
+        return
+    place = fields.index(ITEMS)
+    whole, rest = held(tree, fields[:place]), fields[place + 1 :]
+    match whole.tree:
+        case Built(is_list=True, parts=parts):
+            for part in parts:
+                yield from spread(part, rest)
+        case Constant(start=start, end=end, value=value):
+            for one in value if isinstance(value, tuple | list) else ():
+                yield from spread(Constant(start, end, one), rest)
+        case Reference(start=start, end=end, names=names):
+            yield Held(Reference(start, end, (*names, ITEMS, *rest)), True)
+        case None if not whole.is_any:
+            pass  # there is no list
+        case _:
+            yield Held(None, is_any=True)
 
 
 def changed_paths(tree: Expression | None) -> Iterator[Names]:

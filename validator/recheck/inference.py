@@ -15,7 +15,7 @@ from stepward.validator.recheck.built import changed_paths
 from stepward.validator.recheck.evaluation import FUNCTIONS, JOINED, TAKEN, result_blocks
 from stepward.validator.recheck.failures import all_errors
 from stepward.validator.recheck.joined import type_of_branches, type_of_sub_steps
-from stepward.validator.recheck.names import Names, Source, taken_by_call
+from stepward.validator.recheck.names import ITEMS, Names, Source, taken_by_call
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.types import ERRORS, WORDS, is_a, words
 from stepward.vm.expressions.fields import index_of
@@ -52,7 +52,6 @@ from stepward.vm.language.steps import (
 )
 from stepward.vm.language.types import TypeSpec
 
-ITEMS: Final = "[]"
 KINDS: Final = WORDS - {"integer"}
 NOTHING: Final[frozenset[str]] = frozenset()
 _TEXT: Final = frozenset({"string"})

@@ -12,6 +12,9 @@ from stepward.vm.language.types import TypeSpec
 
 Names = tuple[str, ...]
 
+ITEMS: Final = "[]"
+"""In a path, stands for every item of an array."""
+
 ABSENT: Final = object()
 """Stands for a field or an item that a value does not have."""
 

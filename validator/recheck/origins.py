@@ -5,12 +5,12 @@ The machine enforces types on values from outside, so these results hold in ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.built import changed_paths, held
+from stepward.validator.recheck.built import Held, changed_paths, held
 from stepward.validator.recheck.cells import (
     ANYTHING,
     UNDEFINED,
@@ -24,15 +24,15 @@ from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.items import may_have, surely_has
 from stepward.validator.recheck.joined import end_trees, parts_of, written_items
-from stepward.validator.recheck.names import ABSENT, Names, Source, inside
+from stepward.validator.recheck.listed import At, behind_item, list_of
+from stepward.validator.recheck.names import ABSENT, ITEMS, Names, Source, inside
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.sums import AssignedKinds
 from stepward.validator.recheck.types import NOTHING, words
 from stepward.validator.recheck.types import allows as allows_word
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Minus, Reference, walk
-from stepward.vm.expressions.template import lone_reference
-from stepward.vm.language.steps import BranchStep, ForEachStep
+from stepward.vm.language.steps import BranchStep
 from stepward.vm.language.types import TypeSpec
 
 MAX_COPIES: Final = 200
@@ -75,10 +75,14 @@ class Givers(NamedTuple):
 
 
 def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
-    """Return the type of a field of an object or of an item of an array, and whether it may be absent."""
+    """Return the type of a field of an object or of an item of an array, and whether it may be absent; `[]` is any
+    item that is there."""
     may_be_absent = False
     for name in fields:
         number = index_of(name)
+        if name == ITEMS:
+            spec = None if spec is None else spec.items if allows_word(spec, "array") else NOTHING
+            continue
         if number is None:
             may_be_absent |= spec is None or words(spec) != {"object"} or name not in spec.required
         else:
@@ -149,7 +153,7 @@ class Origins:
     def may_be_absent_from_object(self, names: Names) -> bool:
         """Return whether a field may be absent from its owner although the owner is an object."""
         meant = self.lookup.meaning(names)
-        if meant is None or not meant.fields or any(map(self._is_made, meant.sources)):
+        if meant is None or not meant.fields or any(map(self.is_made, meant.sources)):
             return self.of(names).may_be_absent
         owners = [field_type(self.spec(source), meant.fields[:-1])[0] for source in meant.sources]
         return any(owner is None or meant.fields[-1] not in owner.required for owner in owners)
@@ -173,14 +177,33 @@ class Origins:
 
     def _item_spec(self, source: Source, inner: frozenset[Source]) -> TypeSpec | None:
         """Return the type of an item: that of the items of its list, if one value from outside has the list in it."""
-        step = self.reading.steps[self.reading.layout.body_of(source.step).owner]
-        assert isinstance(step, ForEachStep)
-        names = lone_reference(step.items)
+        names = list_of(self.reading, source)
         meant = None if names is None else self.lookup.meaning(names)
-        if meant is None or len(meant.sources) != 1 or self._is_made(meant.sources[0]):
+        if meant is None or len(meant.sources) != 1 or self.is_made(meant.sources[0]):
             return None
         listed, _ = field_type(self.spec(meant.sources[0], inner), meant.fields)
         return None if listed is None else listed.items
+
+    def is_copied_item(self, source: Source) -> bool:
+        """Return whether a source is an item of a list that no single value from outside has in it."""
+        return source.kind == "item" and not self.trees(source) and self.spec(source) is None
+
+    def described_item(self, source: Source, fields: Names) -> tuple[Callable[[Block], bool], bool]:
+        """Return what tells which blocks an item, or a field of one, may have, and whether it may be absent."""
+        return partial(self._gives, (source, fields)), self._of_item(source, fields).may_be_absent
+
+    def _of_item(self, source: Source, fields: Names) -> Origin:
+        """Return what all sources behind an item, or a field of one, give together."""
+        found = [self._of_part(one) for one in behind_item(self, source, fields)]
+        return Origin(_together(found), any(one.may_be_absent for one in found))
+
+    def _of_part(self, part: At | Held) -> Origin:
+        if isinstance(part, At):
+            spec, may_be_absent = field_type(self.spec(part.source), part.fields)
+            return Origin(of_type(spec), may_be_absent)
+        if part.tree is None:
+            return _ANYWHERE if part.is_any else _NOWHERE
+        return self._of_tree(part.tree, ())
 
     def tree(self, source: Source) -> Expression | None:
         """Return what a `set` assigns to a name; None where it can't be parsed."""
@@ -191,18 +214,18 @@ class Origins:
         if givers is None:
             return _ANYWHERE
         found = [(self._at(source, fields), counts) for (source, fields), counts in givers.found.items()]
-        blocks = tuple(dict.fromkeys(block for one, _ in found for block in one.blocks))
+        blocks = _together(one for one, _ in found)
         return Origin(blocks, givers.is_lost or any(counts and one.may_be_absent for one, counts in found))
 
     def _at(self, source: Source, fields: Names) -> Origin:
         """Return what a source that copies nothing gives at some fields."""
-        if not self._is_made(source) or self._is_joined(source):
-            spec, may_be_absent = field_type(self.spec(source), fields)
-            return Origin(of_type(spec), may_be_absent)
-        trees = self._trees(source)
+        if self.is_copied_item(source):
+            return self._of_item(source, fields)
+        if not self.is_made(source) or self.is_joined(source):
+            return self._of_part(At(source, fields))
+        trees = self.trees(source)
         found = [self._of_tree(tree, fields) for tree in trees if _copied_by(tree, fields) is None]
-        blocks = tuple(dict.fromkeys(block for one in found for block in one.blocks))
-        return Origin(blocks, any(one.may_be_absent for one in found)) if trees else _ANYWHERE
+        return Origin(_together(found), any(one.may_be_absent for one in found)) if trees else _ANYWHERE
 
     def _of_tree(self, tree: Expression, fields: Names) -> Origin:
         """Return what an expression that copies nothing gives at some fields."""
@@ -239,10 +262,13 @@ class Origins:
             yield None
             return
         for source, fields in givers.found:
-            if not self._is_made(source) or self._is_joined(source):
+            if self.is_copied_item(source):
+                yield from self._of_item(source, fields).blocks
+                continue
+            if not self.is_made(source) or self.is_joined(source):
                 yield field_type(self.spec(source), fields)[0]
                 continue
-            trees = self._trees(source)
+            trees = self.trees(source)
             if not trees:
                 yield None
             for tree in trees:
@@ -254,9 +280,16 @@ class Origins:
 
     def _gives(self, giver: tuple[Source, Names], block: Block) -> bool:
         source, fields = giver
-        if not self._is_made(source):
+        if self.is_copied_item(source):
+            return any(self._part_gives(one, block) for one in behind_item(self, source, fields))
+        if not self.is_made(source):
             return allows(field_type(self.spec(source), fields)[0], block)
         return any(meet(block, one) for one in self._at(source, fields).blocks)
+
+    def _part_gives(self, part: At | Held, block: Block) -> bool:
+        if isinstance(part, At):
+            return allows(field_type(self.spec(part.source), part.fields)[0], block)
+        return any(meet(block, one) for one in self._of_part(part).blocks)
 
     def _givers(self, names: Names) -> Givers | None:
         """Return the sources behind a reference; None where there are too many copies between them."""
@@ -295,15 +328,15 @@ class Origins:
     def _copied_from(self, source: Source, fields: Names) -> tuple[list[Copy], bool]:
         """Return the references whose values a source copies, or puts into what it builds, and whether it does nothing
         else."""
-        if self._is_joined(source) and fields:
+        if self.is_joined(source) and fields:
             part = parts_of(self.reading, source.step).get(fields[0])
             if part is None:
                 return [], False
             return [Copy((*part.output, *fields[1:]), bool(fields[1:]), part.may_lack)], True
-        found = [_copied_by(tree, fields) for tree in self._trees(source)]
+        found = [_copied_by(tree, fields) for tree in self.trees(source)]
         return [one for one in found if one is not None], bool(found) and None not in found
 
-    def _trees(self, source: Source) -> list[Expression]:
+    def trees(self, source: Source) -> list[Expression]:
         """Return the expressions that give a source its values: that of a `set`, those of the ends of a branch, or the
         items of a list that is written down."""
         if source.kind == "set":
@@ -315,13 +348,13 @@ class Origins:
         is_branch = source.kind == "output" and isinstance(self.reading.steps[source.step], BranchStep)
         return end_trees(self.reading, source.step) if is_branch else []
 
-    def _is_joined(self, source: Source) -> bool:
+    def is_joined(self, source: Source) -> bool:
         """Return whether a source is the object of a step with branches."""
         return source.kind == "output" and source.step in self.reading.layout.forks
 
-    def _is_made(self, source: Source) -> bool:
+    def is_made(self, source: Source) -> bool:
         """Return whether the program makes the values of a source: nothing holds them to a type."""
-        return source.kind == "set" or self._is_joined(source) or bool(self._trees(source))
+        return source.kind == "set" or self.is_joined(source) or bool(self.trees(source))
 
     # -- sizes of numbers --------------------------------------------------------------------------------------------
 
@@ -379,6 +412,10 @@ class Origins:
             ):
                 return False
         return True
+
+
+def _together(found: Iterable[Origin]) -> tuple[Block, ...]:
+    return tuple(dict.fromkeys(block for one in found for block in one.blocks))
 
 
 def _copied_by(tree: Expression, fields: Names) -> Copy | None:

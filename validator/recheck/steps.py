@@ -317,6 +317,8 @@ class Steps:
         """Describe a value of the type of a source."""
 
         def describe(fields: Names, is_inside: bool) -> tuple[Test, bool]:
+            if self.origins.is_copied_item(source):
+                return self.origins.described_item(source, fields)
             whole = self.origins.spec(source)
             spec, may_be_absent = field_type(whole, fields)
             if is_inside:

@@ -15,9 +15,10 @@ from math import ceil, floor
 from typing import Final, NamedTuple
 
 from stepward.validator.analysis.body_outputs import BodyOutputs
+from stepward.validator.analysis.given_types import GivenTypes
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.fields import ITEMS
-from stepward.vm.expressions.inside import Leaf, leaf
+from stepward.vm.expressions.inside import Leaf, leaf, leaves
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import ANY, kind
 from stepward.vm.expressions.paths import Paths
@@ -291,6 +292,7 @@ class Domains:
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
         self._bodies = BodyOutputs(meaning)
+        self._types = GivenTypes(meaning)
         self._known: dict[Names, Domain] = {}
         self._copied: dict[tuple[Resolution, int], Domain] = {}
         self._of_types: dict[int, tuple[TypeSpec, Domain]] = {}
@@ -445,11 +447,24 @@ class Domains:
             found |= self._part(leaf(tree, fields), 0)
         if not found.is_empty or found.undefined:
             return found
-        for origin, path in origins(self._meaning.typing, Resolution((source,), fields)):
-            if origin.kind in COPIES:
-                return ANYTHING | Domain(undefined=bool(fields))
-            found |= self._at(origin, path, 0)
+        found = self._listed(Resolution((source,), fields), 0)
         return found if fields else replace(found, undefined=False)
+
+    def _listed(self, meant: Resolution, copies: int) -> Domain:
+        """Return the values at some fields below the items of a list, wherever the program has copied the list from."""
+        found = NOTHING
+        for origin, path in origins(self._meaning.typing, meant):
+            is_made = origin.kind in COPIES
+            is_stated = not is_made and self._meaning.typing.spec((origin, path)) is not None
+            trees = [] if is_stated else list(self._types.trees(origin, path))
+            if copies >= MAX_COPIES or (is_made and not trees):
+                return ANYTHING | Domain(undefined=True)
+            for one in (part for tree, fields in trees for part in leaves(tree, fields)):
+                names = one.tree.names if isinstance(one.tree, Reference) and not one.fields else None
+                inner = None if names is None else self._meaning.names.meaning(names)
+                found |= self._part(one, MAX_COPIES) if inner is None else self._listed(inner, copies + 1)
+            found |= NOTHING if trees else self._at(origin, path, 0)
+        return found
 
     def _written(self, source: Source) -> list[Expression]:
         """Return the items of a list that is written down in its for_each step; none of any other list."""
