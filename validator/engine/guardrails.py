@@ -437,6 +437,10 @@ class _Judge:
                 help += "; a sibling comes before it only by `depends_on`"
         if isinstance(rule, FollowedBy) and follows_beside(self.facts, rule):
             help += "; a sibling comes after it only by `depends_on`"
+        if isinstance(rule, FollowedBy) and any(move.how.startswith("fails") for move in evidence.path):
+            from stepward.validator.engine.witnesses.taken import long_results
+
+            help += long_results(self.analyses, evidence.path)
         help = help if other is None else other
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from machines import Bench
@@ -142,3 +144,49 @@ def test_texts_that_are_joined_of_few_texts_are_told_apart(joined: str, place: s
     assert (kept.verdict, kept.rechecked) == (Verdict.PROVED, True)
     if word == "starts_with":
         assert found(["a", "e"]).verdict is Verdict.VIOLATED
+
+
+GET = {"id": "get", "type": "tool", "tool": "get", "output_key": "v"}
+COPY = {"id": "copy", "type": "set", "set": {"w": "$v"}}
+SUMS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "a sum": ([], "$a + 1"),
+    "a sum of two": ([], "$a + $b"),
+    "a difference": ([], "$a - 1"),
+    "a negative number": ([], "-$a - $b"),
+    "a product": ([], "$a * $b"),
+    "a square": ([], "$a * $a"),
+    "a fraction": ([], "$a + 0.5"),
+    "a number with a least value": ([], "$m + 1"),
+    "a field": ([], "$o.n + 1"),
+    "an output": ([GET], "$v + 1"),
+    "a copy of an output": ([GET, COPY], "$w + 1"),
+    "a copy of a copy": ([GET, COPY, {"id": "c", "type": "set", "set": {"u": "$w"}}], "$u + 1"),
+    "limits": ([], "$n + 1"),
+    "a copy within limits": ([{"id": "c", "type": "set", "set": {"w": "$n"}}], "$w + 1"),
+}
+NUMBER = {"type": "number"}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+def test_a_run_is_shown_in_which_a_result_has_too_many_digits(kind: str) -> None:
+    before, value = SUMS[kind]
+    inputs: dict[str, Any] = {"a": NUMBER, "b": NUMBER, "m": {"type": "integer", "minimum": 3}}
+    inputs |= {"n": {"type": "integer", "minimum": 0, "maximum": 9}}
+    inputs |= {"o": {"type": "object", "properties": {"n": NUMBER}, "required": ["n"]}}
+    data = {
+        "language": 2,
+        "name": "sums",
+        "inputs": inputs,
+        "tools": {"get": {"effect": "read", "returns": NUMBER}, "pay": {"effect": "write"}, "tell": {"effect": "read"}},
+        "guardrails": [{"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "tell"}}}],
+        "steps": [
+            *before,
+            {"id": "p", "type": "tool", "tool": "pay"},
+            {"id": "s", "type": "set", "set": {"t": value}},
+            {"id": "q", "type": "tool", "tool": "tell"},
+        ],
+    }
+    found = ProgramValidator(Program.from_dict(data)).validate()
+    (said,) = [one for one in found.properties if one.rule == "r"]
+    is_kept = "limits" in kind
+    assert (said.verdict, said.rechecked) == (Verdict.PROVED if is_kept else Verdict.VIOLATED, is_kept)

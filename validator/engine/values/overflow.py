@@ -5,6 +5,7 @@ The answer is no only where no run can: with whole numbers of few digits from ou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -55,12 +56,15 @@ class Overflow:
         signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
         if signs.count("*") <= MAX_PRODUCTS and self._only_add(read):
             return True
-        return (
-            not self.facts.graph.loops and len(self.facts.flow.steps) < MAX_DOUBLINGS and self._products <= MAX_PRODUCTS
-        )
+        is_short = len(self.facts.flow.steps) < MAX_DOUBLINGS and self._products <= MAX_PRODUCTS
+        return is_short and not self.facts.graph.loops and self._hold_behind(read, self._are_short)
 
     def _only_add(self, read: list[Reference]) -> bool:
         """Whether each assignment behind some references adds at most numbers of few digits to one of them."""
+        return self._hold_behind(read, self._adds_little)
+
+    def _hold_behind(self, read: list[Reference], holds: Callable[[Expression], bool]) -> bool:
+        """Whether something holds of each assignment behind some references; constants have few digits."""
         seen: set[Source] = set()
         waiting = self._assignments(read)
         while waiting:
@@ -72,7 +76,7 @@ class Overflow:
             if tree is None:
                 if not _holds_little(self.facts.flow.steps[source.step].assigns.get(source.name)):
                     return False
-            elif not self._adds_little(tree):
+            elif not holds(tree):
                 return False
             else:
                 waiting += self._assignments([node for node in walk(tree) if isinstance(node, Reference)])
@@ -89,10 +93,13 @@ class Overflow:
         nodes = list(walk(tree))
         read = [node for node in nodes if isinstance(node, Reference)]
         signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
-        are_short = all(map(self._is_short, read)) and all(
-            _is_short(node.value) for node in nodes if isinstance(node, Constant)
-        )
-        return are_short and "*" not in signs and sum(map(self._is_assigned, read)) <= 1
+        return self._are_short(tree) and "*" not in signs and sum(map(self._is_assigned, read)) <= 1
+
+    def _are_short(self, tree: Expression) -> bool:
+        """Whether an expression reads only whole numbers of few digits from outside, and has no others in it."""
+        nodes = list(walk(tree))
+        are_read = all(self._is_short(node) for node in nodes if isinstance(node, Reference))
+        return are_read and all(_holds_little(node.value) for node in nodes if isinstance(node, Constant))
 
     def _is_assigned(self, reference: Reference) -> bool:
         meant = self.facts.meaning.names.meaning(reference.names)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice, product
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, product
 from typing import Any, Final
 
 from stepward.validator.analysis.product import USED_UP
+from stepward.validator.engine.values.simplest import beside
 from stepward.validator.engine.witnesses.witness import Does
 from stepward.vm.expressions.fields import ITEMS, index_of
+from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Minus, walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.names import Source
 from stepward.vm.language.order import order_of
 from stepward.vm.language.steps import AnyStep, ParallelStep, ToolCall, WaitStep
 from stepward.vm.language.types import TypeSpec
-from stepward.vm.values import FrozenMap
+from stepward.vm.values import MAX_DIGITS, FrozenMap
 
 Spot = tuple[Source, tuple[str, ...]]
 """An input or an output, and its field that a step reads."""
@@ -70,6 +72,19 @@ def asked_types(step: AnyStep, spot: Spot, meaning: Meaning) -> Iterator[TypeSpe
                 meant = meaning.names.meaning(found.reference.names)
                 if found.whole and meant is not None and spot[1] == meant.fields and spot[0] in meant.sources:
                     yield spec
+
+
+def told_apart(trees: Iterable[Expression]) -> Iterator[Any]:
+    """Yield the values that comparisons in some expressions may distinguish."""
+    for node in chain.from_iterable(map(walk, trees)):
+        if isinstance(node, Constant):
+            yield from beside(node.value)
+
+
+def too_long(trees: Iterable[Expression]) -> Iterator[int]:
+    """Yield numbers with which a calculation may have a result of too many digits."""
+    if any(isinstance(node, Arithmetic | Minus) for node in chain.from_iterable(map(walk, trees))):
+        yield from (10**MAX_DIGITS - 1, 1 - 10**MAX_DIGITS)
 
 
 def few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.product import USED_UP
 from stepward.validator.engine.clock import Clock, OutOfTime
-from stepward.validator.engine.values.simplest import beside, fitting, simplest
+from stepward.validator.engine.values.simplest import fitting, simplest
 from stepward.validator.engine.witnesses.choices import (
     MAX_TRIES,
     Spot,
@@ -26,6 +26,8 @@ from stepward.validator.engine.witnesses.choices import (
     few_first,
     parts_of,
     replaced,
+    told_apart,
+    too_long,
     with_alike,
 )
 from stepward.validator.engine.witnesses.late import LateItems, as_taken
@@ -36,7 +38,7 @@ from stepward.validator.engine.witnesses.taken import budget, common, instead, i
 from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.fields import ITEMS
-from stepward.vm.expressions.syntax import Constant, walk
+from stepward.vm.expressions.syntax import walk
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Source
 from stepward.vm.language.prefixes import own_name
@@ -254,13 +256,11 @@ class Witnesses:
         return islice(fitting(self._tried_at(spot, number, spec), spec), MAX_CHOICES)
 
     def _tried_at(self, spot: Spot, number: int, spec: TypeSpec | None) -> Iterator[Any]:
-        for clause in self.meaning.clauses_of.get(number, ()):
-            for node in walk(clause.tree) if clause.tree is not None else ():
-                if isinstance(node, Constant):
-                    yield from beside(node.value)
-        for asked in asked_types(self.facts.flow.steps[number], spot, self.meaning):
-            yield from simplest(asked)
+        trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ()) if clause.tree is not None]
+        yield from told_apart(trees)
+        yield from chain.from_iterable(map(simplest, asked_types(self.facts.flow.steps[number], spot, self.meaning)))
         yield from simplest(spec)
+        yield from too_long(trees)
 
     def _value(self, source: Source, values: Values) -> Any:
         """Return the value of an input or an output: the simplest, with the varied fields replaced."""

@@ -24,10 +24,17 @@ def instead(analyses: Analyses, shown: Replayed, path: tuple[Move, ...]) -> str:
         took, wanted = shown.moves[position], path[position]
         if wanted.how != "starts" and not (shown.run.is_over and position == len(shown.moves) - 1):
             said = f"`{took.step}` {took.words} in the run that was tried, where the path says that it {wanted.words}"
-            return said + (_why_it_fails(analyses, wanted.step) if wanted.how.startswith("fail") else "")
+            why = _why_it_fails(analyses, wanted.step) if wanted.how.startswith("fail") else ""
+            return f"{said}; it {why}" if why else said
     if shown.missing is not None:
         return f"the run that was tried reaches `{shown.missing[0]}` without breaking the rule"
     return shown.why.replace("the run ", "the run that was tried ", 1)
+
+
+def long_results(analyses: Analyses, path: tuple[Move, ...]) -> str:
+    """Return in words that a `set` at the end of a path may fail by a result of too many digits; empty if none may."""
+    failing = [move.step for move in path if move.how.startswith("fails")][-2:]  # perhaps a step around it fails, too
+    return "".join(f"; `{one}` {why}" for one in failing if (why := _why_it_fails(analyses, one)))
 
 
 def _why_it_fails(analyses: Analyses, id: str) -> str:
@@ -43,7 +50,7 @@ def _why_it_fails(analyses: Analyses, id: str) -> str:
     long = next((one.text for one in clauses if one.tree is not None and overflow.may_happen(one.tree)), None)
     if long is None:
         return ""
-    return f"; it fails where `{legible(long)}` has over 1,000 digits, as sums of integers within limits never have"
+    return f"fails where `{legible(long)}` has over 1,000 digits, as sums of integers within limits never have"
 
 
 def common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
