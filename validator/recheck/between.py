@@ -27,8 +27,9 @@ from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import fits
+from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
-from stepward.vm.expressions.template import embedded, lone_reference, texts
+from stepward.vm.expressions.template import embedded, lone_reference
 from stepward.vm.language.steps import (
     BranchStep,
     EndStep,
@@ -208,8 +209,9 @@ def may_be_refused(steps: Steps, number: int) -> bool:
     step = None if owner is None else steps.reading.steps[owner]
     meant = steps.reading.lookup.meaning((step.id, "output")) if isinstance(step, InvokeStep) else None
     specs = [steps.origins.spec(source) for source in meant.sources] if meant is not None else []
-    if isinstance(end, EndStep) and not any(texts(end.output)):
-        return any(spec is not None and not fits(end.output, spec) for spec in specs)
+    given = built(end.output) if isinstance(end, EndStep) else None
+    if isinstance(given, Constant):
+        return any(spec is not None and not fits(given.value, spec) for spec in specs)
     return any(spec is not None for spec in specs)
 
 
