@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +110,7 @@ def compare_rules(data: dict[str, Any], report: Report, found: Truth, result: Co
     opened = {(rule, step) for rule, code, step in said if code == "SW408"}
     # A rule that asks for an `end` step is said once, and not at each step that it protects.
     once = {one.message.split("`")[1] for one in report.findings if one.code == "SW407"}
-    once &= {rule["name"] for rule in data["guardrails"] if "requires" in rule}
+    once &= set(_rules_that_require(data))
     result.counts["unsaid debatable"] += len(debatable - true - said)
     result.counts["all unsaid debatable"] += len(debatable - true)
     for rule, code, step in sorted(said - true - debatable):
@@ -119,6 +119,14 @@ def compare_rules(data: dict[str, Any], report: Report, found: Truth, result: Co
     for rule, code, step in sorted(true - said):
         if (rule, step) not in opened and rule not in once:
             result.wrong.append(f"missed: {code} of {rule} at {step}")
+
+
+def _rules_that_require(data: Any) -> Iterator[str]:
+    """Yield the names of the rules with `requires` of a program, and of all in it."""
+    for one in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        yield from _rules_that_require(one)
+    if isinstance(data, dict) and "requires" in data and "name" in data:
+        yield data["name"]
 
 
 def _of_rule(finding: Finding) -> tuple[str, str, str] | None:
