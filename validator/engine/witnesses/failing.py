@@ -1,7 +1,8 @@
-"""Paths on which more items of a for_each step fail, or succeed: for what asks `$id.errors` what failed.
+"""Paths on which more items of a for_each step fail, or succeed: for what asks `$id.errors` what failed, and for what
+asks the list of the step.
 
-To a path, that list is any. A run needs items that fail as the list says. So frames are put before those of the path,
-or in their place, and the machine says which of them show what was asked.
+To a path, both lists are any. A run needs items that fail as the errors say, and as many as the list has. So frames
+are put before those of the path, or in their place, and the machine says which of them show what was asked.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stepward.validator.analysis.product import ON_TO_ITEM, moved
+from stepward.validator.engine.values.states import within
+from stepward.validator.engine.witnesses.origins import START, origin_at
 from stepward.validator.findings import Move
 from stepward.vm.expressions.syntax import Constant, all_references, walk
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.steps import Call, ForEachStep, ParallelStep, Stage
 from stepward.vm.language.transitions import Transition
 
@@ -40,6 +44,9 @@ MAX_WAYS: Final = 200
 MAX_FAILURES: Final = 8
 """The most ways to fail an item that are tried."""
 
+MAX_GOOD: Final = 2
+"""The most ways of an item that succeeds that are tried for a list that is longer than a path."""
+
 MAX_ITEMS: Final = 20
 """The most items that are put on a path."""
 
@@ -60,7 +67,7 @@ class Frame:
 def with_other_items(
     witnesses: Witnesses, claim: Claim, kind: str, path: Sequence[Move], known: Known
 ) -> tuple[tuple[Move, ...], Witness] | None:
-    """Return a path with more items in a step whose errors something asks for, and its witness; None if there is none.
+    """Return a path with more items in one of its for_each steps, and its witness; None if there is none.
 
     `known` is what the engine knows on the path, as for `Witnesses.confirm`.
     """
@@ -80,14 +87,18 @@ def _with_other_items(
     facts: ProgramFacts, path: Sequence[Move], known: Known
 ) -> Iterator[tuple[tuple[Move, ...], Known]]:
     asked = _asked(facts)
-    begun = [number for number, move in enumerate(path) if move.step in asked and move.opens]
+    begun = [number for number, move in enumerate(path) if move.opens]
     for number in begun:
         owner = facts.flow.position[path[number].step]
-        each = facts.bodies.each(owner)
+        each = facts.flow.steps[owner]
+        if not isinstance(each, ForEachStep) or each.is_once:
+            continue
         taken, end = _taken(path, number, each)
-        for frames in _rows(facts, owner, each, taken):
+        is_asked = each.id in asked
+        rows = _rows(facts, owner, each, taken) if is_asked else _longer(facts, path, number, taken, known)
+        for frames in rows:
             yield _put(path, known, number + 1, frames)
-        if taken and end is not None:
+        if is_asked and taken and end is not None:
             emptied, others = _without(path, known, number + 1, end)
             for frames in _rows(facts, owner, each, 0):
                 yield _put(emptied, others, number + 1, frames)
@@ -140,6 +151,31 @@ def _rows(facts: ProgramFacts, owner: int, each: ForEachStep, taken: int) -> Ite
         for frame in bad:
             rest = good[:1] * (size - 1)
             yield from dict.fromkeys([(frame,) * size, (frame, *rest), (*rest, frame)] if rest else [(frame,) * size])
+
+
+def _longer(
+    facts: ProgramFacts, path: Sequence[Move], start: int, taken: int, known: Known
+) -> Iterator[tuple[Frame, ...]]:
+    """Yield the frames to put on a path that takes fewer items than its list was said to have, or one more.
+
+    What is asked of a list, and of its first items, says nothing of the items that a path takes.
+    """
+    owner = facts.flow.position[path[start].step]
+    names = lone_reference(facts.bodies.each(owner).items)
+    origin = None if names is None else origin_at(facts, path, start, names)
+    if origin is None:
+        return
+    is_input = origin.position == START
+    value = (
+        known.inputs.get(origin.source.name) if is_input else known.outputs.get((origin.position, origin.source.name))
+    )
+    held = within(value, origin.fields)
+    if not isinstance(held, tuple):
+        return
+    more = max(1, len(held) - taken)
+    good, _ = _frames(facts, owner)
+    for frame in good[:MAX_GOOD] if more <= MAX_ITEMS else ():
+        yield (frame,) * more
 
 
 def _frames(facts: ProgramFacts, owner: int) -> tuple[list[Frame], list[Frame]]:
