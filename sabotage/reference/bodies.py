@@ -48,7 +48,7 @@ class Bodies(Later):
         """Perform a for_each step and return how it ended."""
         try:
             items, hidden = self._data.built(step.items)
-            computed = {name: self._data.assigned(value) for name, value in step.carry.items()}
+            computed = {name: self._data.assigned(value) for name, value in sorted(step.carry.items())}
             first = {name: value for name, (value, _) in computed.items()}
             if step.type == "call":
                 first = _taken(step, first)

@@ -14,9 +14,9 @@ class Fields(dict[str, Any]):
 
 
 def by_variable(assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a `set` assigns to each variable: a value as it is written, or Fields."""
+    """Return what a `set` assigns to each variable, in the order of the names: a value as it is written, or Fields."""
     found: dict[str, Any] = {}
-    for key, value in assigned.items():
+    for key, value in sorted(assigned.items()):
         end = min((place for place in map(key.find, ".[") if place >= 0), default=len(key))
         into, name = found, key[:end]
         tree = parse(f"$x{key[end:]}", 2)

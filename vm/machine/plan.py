@@ -254,7 +254,7 @@ class BodyPlan:
         carry = step.carry
         trees = {clause.name: clause.tree for clause in plan.meaning.clauses_of.get(body.owner, ())}
         start = len(step.inside("")) if isinstance(step, InvokeStep) else 0
-        self.given = tuple((name[start:], value, trees.get(name)) for name, value in carry.items())
+        self.given = tuple((name[start:], value, trees.get(name)) for name, value in sorted(carry.items()))
         self.inside = {name[start:]: name for name in carry}
         self.carried = {name: plan.slot((name,)) for name in carry}
         names: set[Names] = {(name,) for name in local_names(layout, body.owner)}

@@ -95,7 +95,7 @@ def chain(story: Story, number: int) -> None:
             story.policy("house", guardrails=[rule])
             story.policy("house", guardrails=[rule], description="again")
         _script(story, at, ending)
-        by = ("ann", "bob", None)[(number + at) % 3]
+        by = ("ann", "bob", "cyn" if number % 2 else None)[(number + at) % 3]  # where two settle, nobody may start
         if at == 0:
             story.start(data, inputs, by=by, envelope=Envelope("gate", "gate 1") if number % 3 == 0 else None)
         else:

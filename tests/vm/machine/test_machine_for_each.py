@@ -255,7 +255,7 @@ def test_a_cancelled_run_names_the_write_that_may_have_happened_in_an_item() -> 
 
 
 def test_a_run_in_an_item_is_the_same_however_its_program_is_written() -> None:
-    """A stored program has its keys in another order, and so its plan numbers the carried variables in another."""
+    """A stored program has its keys in another order; its plan numbers the carried variables in the same."""
     bench = Bench({"t": [InDoubt("gone")]})
     body = (tool("t", "write"), assign("s", z_last="1", a_first="2"))
     made = listed(each("a", *body, carry={"z_last": 0, "a_first": 1}))
@@ -264,5 +264,5 @@ def test_a_run_in_an_item_is_the_same_however_its_program_is_written() -> None:
     found = load(bench.journal, "run", lambda *_: plan)
     assert found is not None
     assert found.state.frames
-    assert plan.names_of_slots != Plan(Program.from_json(plan.document.decode())).names_of_slots
+    assert plan.names_of_slots == Plan(Program.from_json(plan.document.decode())).names_of_slots
     assert snapshot(plan, found.state) == run.snapshot()

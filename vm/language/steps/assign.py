@@ -57,12 +57,13 @@ class SetStep(Routed):
 
     @property
     def assigns(self) -> FrozenMap:
-        """The variables and their values; Paths of a variable of which it assigns fields."""
-        return by_variable(self.set)
+        """The variables and their values; Paths of a variable of which it assigns fields. They are in the order of their
+        names, because a mapping has none that a stored program keeps, and the first failure counts."""
+        return by_variable(FrozenMap(sorted(self.set.items())))
 
     @property
     def expressions(self) -> Iterable[Text]:
         """The texts that it assigns to variables; other values are constants, or are built."""
-        for name, value in self.set.items():
+        for name, value in sorted(self.set.items()):
             if isinstance(value, str) and not is_path(name):
                 yield Text(("set", name), value, is_condition=False)

@@ -95,14 +95,14 @@ class ForEachStep(FailingStep):
 
     @property
     def assigns(self) -> FrozenMap:
-        """The variables that items carry on, and their first values; a text is an expression."""
-        carried: FrozenMap = self.carry
-        return carried
+        """The variables that items carry on, and their first values; a text is an expression. In the order of their
+        names, as those of a `set`."""
+        return FrozenMap(sorted(self.carry.items()))
 
     @property
     def expressions(self) -> Iterable[Text]:
         """The texts of `carry`; other values are constants."""
-        for name, value in self.carry.items():
+        for name, value in sorted(self.carry.items()):
             if isinstance(value, str):
                 yield Text(("carry", name), value, is_condition=False)
 

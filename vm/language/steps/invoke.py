@@ -84,7 +84,7 @@ class InvokeStep(ForEachStep):
         """The inputs with their arguments, or their defaults, as a `set` step would assign them."""
         given = {name: _constant(spec.default) for name, spec in self.declared.items() if spec.has_default}
         said = {name: _assigned(value) for name, value in self.args.items()}
-        return FrozenMap((self.inside(name), value) for name, value in {**given, **said}.items())
+        return FrozenMap((self.inside(name), value) for name, value in sorted({**given, **said}.items()))
 
     @property
     def expressions(self) -> Iterable[Text]:
