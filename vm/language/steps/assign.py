@@ -57,8 +57,8 @@ class SetStep(Routed):
 
     @property
     def assigns(self) -> FrozenMap:
-        """The variables and their values; Paths of a variable of which it assigns fields. They are in the order of their
-        names, because a mapping has none that a stored program keeps, and the first failure counts."""
+        """The variables and their values; Paths of a variable of which it assigns fields. They are in the order of the
+        names: a mapping has none that a stored program keeps, and the first failure counts."""
         return by_variable(FrozenMap(sorted(self.set.items())))
 
     @property
