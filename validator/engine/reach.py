@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.counting import explore_prompt
 from stepward.validator.analysis.monitors import ArrivalMonitor
+from stepward.validator.analysis.product import explore
 from stepward.validator.engine.certificates import grounds
 from stepward.validator.engine.certificates.ground import ProofPart
 from stepward.validator.engine.certificates.grounds import cut
@@ -107,7 +108,23 @@ class Engine:
         found = _Search(self, builder, claims).answer()
         if found.verdict is not Verdict.UNKNOWN:
             return found
-        return self._of_prompt_items(question, claims) or found
+        return self._of_prompt_items(question, claims) or self._without_counts(builder, question, claims) or found
+
+    def _without_counts(self, counted: Builder, question: Question, claims: Claims) -> Answer | None:
+        """Return an answer that needs no counts; None if there is none.
+
+        Where it is counted whether an item of a longer list has come, the rounds of its loop begin inside of an item,
+        and there the formula forgets what the item is.
+        """
+        if not counted.product.found.is_counted or all(one.is_whole for one in self.facts.lengths.values()):
+            return None
+        explored = explore(self.facts.flow, question.monitor, self.analyses.transitions.possible)
+        try:
+            builder = Builder(self.analyses, self.moves, replace(question, explored=explored))
+        except TooLarge:
+            return None
+        found = _Search(self, builder, claims).answer()
+        return found if found.verdict is not Verdict.UNKNOWN else None
 
     def _of_prompt_items(self, question: Question, claims: Claims) -> Answer | None:
         """Return a violation by a run whose items start as soon as the machine starts them; None if there is none."""
