@@ -54,7 +54,7 @@ def rare_programs() -> list[dict[str, Any]]:
         # A swap.
         _rare(
             [begin, {"id": "s", "type": "set", "set": {"k": "$j", "j": "$k"}}, pay],
-            {"never": {"step": "p"}, "when": "$j == 0 and $m == 1"},
+            {"never": {"step": "p"}, "when": "$k == 1 and $m == 1"},
         ),
         # A condition without `then` that always holds where it stands.
         _rare([check("$ok", "p", "e", "g"), pay | {"next_step": "c"}, check("$ok", None, "q"), book, end], owed),
