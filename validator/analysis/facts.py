@@ -83,6 +83,16 @@ class ProgramFacts:
         return GivenTypes(self.meaning)
 
     @cached_property
+    def body_ends(self) -> dict[int, int]:
+        """The steps with bodies by the stages at which they end, or an attempt of them; a branch ends nothing."""
+        layout = self.flow.layout
+        found = {fork.join: owner for owner, fork in layout.forks.items()}
+        for owner, body in layout.bodies.items():
+            stages = (body.next, body.failed) if owner not in layout.forked else ()
+            found |= {stage: owner for stage in stages if stage is not None}
+        return found
+
+    @cached_property
     def lengths(self) -> dict[int, Length]:
         """What is known of the items of each for_each step."""
         return lengths(self.meaning, self.given_types)

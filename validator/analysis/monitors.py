@@ -13,7 +13,6 @@ from typing import NamedTuple, cast
 from stepward.validator.analysis.analyses import Analyses
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
-from stepward.vm.language.layout import Layout
 from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
 from stepward.vm.language.steps import (
@@ -112,15 +111,6 @@ def _never_falls_back(hit: Match) -> bool:
     return not isinstance(hit.part, Call) or hit.part.on_timeout != "fallback"
 
 
-def _ends_of(layout: Layout) -> dict[int, int]:
-    """Return the steps with bodies by the stages at which they end, or an attempt of them; a branch ends nothing."""
-    found = {fork.join: owner for owner, fork in layout.forks.items()}
-    for owner, body in layout.bodies.items():
-        stages = (body.next, body.failed) if owner not in layout.forked else ()
-        found |= {stage: owner for stage in stages if stage is not None}
-    return found
-
-
 class _Start(NamedTuple):
     """A part whose start matters to a rule, with the numbers of the rule's selectors that match it."""
 
@@ -149,8 +139,9 @@ class RuleMonitor(Monitor):
         self.asks_ends = asks_ends and owner is None
         self.closing = self.renewing if asks_ends else frozenset()
         self.may_end_anywhere = self.automaton.counts("CANCELLED", "cancelled")
-        self.ending = _ends_of(analyses.facts.flow.layout)
-        binding = (stage for stage, owner in self.ending.items() if any(owner in steps for steps in self.stale_by))
+        self.ending = self.facts.body_ends
+        stale = frozenset[int]().union(*self.stale_by)
+        binding = [stage for stage, owner in self.ending.items() if owner in stale] if stale else []
         self.concerned = self.starting.keys() | self.renewing.union(binding, *self.comes, *self.stale_by)
         self.watched = None if self.may_end_anywhere else self.concerned
         if body is not None and not (self.may_end_anywhere or self.closing):
