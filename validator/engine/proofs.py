@@ -52,7 +52,7 @@ class Proofs:
 
     @cached_property
     def witnesses_when_needed(self) -> Callable[[], Witnesses]:
-        """Returns the maker of witnesses. It does not have us: in a circle, what Z3 takes stays until a collection."""
+        """Returns the maker of witnesses. It does not refer to us: a reference cycle would hold the memory of Z3."""
         return cache(partial(_witnesses, self.analyses, self.clock, self.failures))
 
     @property

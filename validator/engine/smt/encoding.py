@@ -93,7 +93,7 @@ class Encoding:
 
     def any_of(self, root: Names, node: int) -> Leaf:
         """Return a new version of a root: any value that it can have at a node."""
-        assigned, invariants = self.assigned, self.invariants  # the version must not have us: see `Functions`
+        assigned, invariants = self.assigned, self.invariants  # the version must not refer to us: see `Functions`
 
         def domain(fields: Fields) -> Domain:
             found = assigned.domain(root, fields)

@@ -48,7 +48,7 @@ class Functions:
     """The values of functions in one question's terms."""
 
     def __init__(self, terms: Writer) -> None:
-        self.terms: Writer = proxy(terms)  # the terms have us: in a circle, what Z3 takes would stay until a collection
+        self.terms: Writer = proxy(terms)  # the terms refer to us: no reference cycle, which would hold Z3's memory
         self.texts: list[Text] = []
         """The free texts that are values of functions."""
         self._known: dict[tuple[str, str | None, int], tuple[Any, Any]] = {}

@@ -66,7 +66,7 @@ class Sums:
     """The texts and arrays that are joined in one question's terms. Equal halves give one joined value."""
 
     def __init__(self, terms: Writer) -> None:
-        self.terms: Writer = proxy(terms)  # the terms have us: in a circle, what Z3 takes would stay until a collection
+        self.terms: Writer = proxy(terms)  # the terms refer to us: no reference cycle, which would hold Z3's memory
         self.texts: list[Text] = []
         """The joined texts that are no members of an enum, after the halves that they are joined from."""
         self._known: dict[tuple[Any, Any], tuple[Any, Any, Any]] = {}
