@@ -287,7 +287,7 @@ class _Keeping(AroundTools[Tools]):
 
 
 class HandOutsChanged(Attack):
-    """Tools change their arguments, and later their outputs; the caller changes inputs and results."""
+    """Tools change their arguments and outputs, the caller changes inputs and results; then the program runs again."""
 
     family = Family.INJECTION
     surface = "arguments, outputs, inputs, payloads and results in the caller's process"
@@ -330,4 +330,6 @@ class HandOutsChanged(Attack):
         again = trial.reload()
         case.hold(again.snapshot() == before, Invariant.HISTORY, "the run is another one since somebody changed it")
         trial.oracle.judge(again)
+        # What a program says is shared by all its runs: it must be as it was for the next one.
+        Trial(case, "the next run").finish()
         return Outcome.ABSORBED if mine.held else Outcome.NOT_APPLICABLE

@@ -16,6 +16,7 @@ from stepward.vm.machine.calls import judge
 from stepward.vm.machine.events import Result, event
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import RunRefused
+from stepward.vm.values import FrozenMap
 
 TEXT = {"type": "string"}
 CLOSED = {
@@ -150,6 +151,11 @@ def keeps_no_copy(patch: pytest.MonkeyPatch) -> None:
 
 def hands_out_its_own(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ask, "opened", lambda args: args)
+
+
+def shares_the_empty_arguments(patch: pytest.MonkeyPatch) -> None:
+    shared = FrozenMap()
+    patch.setattr(ask, "FrozenMap", lambda: shared)
 
 
 def reads_data_as_references(patch: pytest.MonkeyPatch) -> None:
@@ -369,6 +375,9 @@ CANARIES: tuple[Canary, ...] = (
     ),
     Canary("no-copy-of-outputs", "outputs are frozen", "hand-outs-changed", REPEATED, keeps_no_copy),
     Canary("no-copy-of-arguments", "arguments are copies", "hand-outs-changed", NESTED, hands_out_its_own),
+    Canary(
+        "one-empty-object", "a tool gets an object of its own", "hand-outs-changed", BOOKED, shares_the_empty_arguments
+    ),
     Canary(
         name="private-tools",
         defence="private names are no tools",

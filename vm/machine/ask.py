@@ -20,7 +20,7 @@ from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, is_async, names_of
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.tools import InDoubt, Suspend, ToolContext, ToolError, Tools, in_thread
-from stepward.vm.values import ByteBudget, TooLarge, ValueRefused, exact, freeze
+from stepward.vm.values import ByteBudget, FrozenMap, TooLarge, ValueRefused, exact, freeze
 
 MAX_NAME: Final = 200
 """Characters of a model's name that are recorded."""
@@ -34,7 +34,8 @@ MAX_ERROR: Final = 2_000
 
 async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext, most: int) -> Result:
     """Call a tool and return the result; its output has at most `most` bytes. Its exceptions become results, too."""
-    args = opened(call.args) if call.args else call.args
+    # A tool gets an object of its own: one that it changes must not be a part of the program, or of another run.
+    args = opened(call.args) if call.args else FrozenMap()
     try:
         answer = _await_answer(tools.call(plan.tool, args, context))
         output = await (answer if plan.timeout is None else clock.limit(answer, plan.timeout))
