@@ -60,7 +60,7 @@ NINTH: Final = (
             (
                 "vm/machine/driver.py",
                 """\
-            if state.is_cancelled and happened.kind == "intent":
+            if state.is_cancelled and happened.kind == "intent" and call in self._intended:
 """,
                 """\
             if state.is_cancelled:

@@ -341,9 +341,9 @@ class Oracle:
             self._begin_again()
         awaited = self._awaited(asking.place)
         intent = self.intents.get(asking.key or (asking.place, asking.attempt))
-        if call.has_intent and intent is None:
+        if call.is_durable and intent is None:
             raise Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it")
-        if intent is not None and intent > self.durable:
+        if call.is_durable and intent is not None and intent > self.durable:
             raise Breach(Invariant.INTENT, f"`{call.id}` starts, and its intent is not durable")
         if awaited.attempt != asking.attempt:
             raise Breach(Invariant.BOUNDS, f"`{call.id}` makes attempt {asking.attempt}, not {awaited.attempt}")

@@ -17,11 +17,18 @@ from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.state import Branch, Fork
 
 NUMBERS = {"type": "array", "minItems": 2, "maxItems": 3, "items": {"type": "integer"}}
-LOOKS_AT_ONCE: dict[str, Any] = {
-    "name": "looks_at_once",
+SAVES_AT_ONCE: dict[str, Any] = {
+    "name": "saves_at_once",
     "language": 2,
     "inputs": {"lines": NUMBERS},
-    "tools": {"look": {"effect": "read", "args": {"of": {"type": "integer"}}, "returns": {"type": "integer"}}},
+    "tools": {
+        "save": {
+            "effect": "write",
+            "idempotent": True,
+            "args": {"of": {"type": "integer"}},
+            "returns": {"type": "integer"},
+        }
+    },
     "steps": [
         {
             "id": "each",
@@ -29,7 +36,7 @@ LOOKS_AT_ONCE: dict[str, Any] = {
             "items": "$lines",
             "as": "line",
             "max_concurrency": 2,
-            "do": {"id": "look", "type": "tool", "tool": "look", "args": {"of": "$line"}},
+            "do": {"id": "save", "type": "tool", "tool": "save", "args": {"of": "$line"}},
         },
         {"id": "done", "type": "end", "output": "$each.output"},
     ],
@@ -73,9 +80,9 @@ ASKS_AT_ONCE = {
 }
 
 SKIPS_AT_ONCE = {
-    **LOOKS_AT_ONCE,
+    **SAVES_AT_ONCE,
     "name": "skips_at_once",
-    "steps": [{**LOOKS_AT_ONCE["steps"][0], "on_item_error": "skip"}, LOOKS_AT_ONCE["steps"][1]],
+    "steps": [{**SAVES_AT_ONCE["steps"][0], "on_item_error": "skip"}, SAVES_AT_ONCE["steps"][1]],
 }
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -279,14 +286,14 @@ CANARIES = [
         "starts-items-again",
         "after a crash, an item that has ended does not start again",
         "killed-anywhere",
-        LOOKS_AT_ONCE,
+        SAVES_AT_ONCE,
         starts_items_again_when_it_recovers,
     ),
     Canary(
         "forgets-items-to-come",
         "after a crash, items that have not started still do",
         "killed-anywhere",
-        LOOKS_AT_ONCE,
+        SAVES_AT_ONCE,
         forgets_items_to_come_when_it_recovers,
     ),
     Canary(
@@ -300,14 +307,14 @@ CANARIES = [
         "puts-outputs-as-they-come",
         "the output of an item is its own, whichever ends first",
         "sibling-comes-late",
-        LOOKS_AT_ONCE,
+        SAVES_AT_ONCE,
         puts_outputs_as_they_come,
     ),
     Canary(
         "traces-as-they-come",
         "the trace hash does not depend on the order in which items end",
         "killed-anywhere",
-        LOOKS_AT_ONCE,
+        SAVES_AT_ONCE,
         traces_as_they_come,
     ),
     Canary(
@@ -377,21 +384,21 @@ CANARIES = [
         "joins-without-an-item",
         "all items are performed before a step ends",
         "item-skipped",
-        LOOKS_AT_ONCE,
+        SAVES_AT_ONCE,
         joins_whoever_is_there,
     ),
     Canary(
         "starts-items-without-room",
         "a replay knows how many items may run at once",
         "item-too-early",
-        LOOKS_AT_ONCE,
+        SAVES_AT_ONCE,
         starts_items_whenever,
     ),
     Canary(
         "starts-items-after-a-failure",
         "a replay knows that no item starts after one has failed",
         "item-after-failure",
-        LOOKS_AT_ONCE,
+        SAVES_AT_ONCE,
         starts_items_whenever,
     ),
 ]

@@ -18,11 +18,11 @@ from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Fork
 from stepward.vm.values import FrozenMap
 
-LOOKS = {
-    "name": "looks",
+SAVES = {
+    "name": "saves",
     "language": 2,
     "inputs": {},
-    "tools": {"look": {"effect": "read", "returns": {"type": "boolean"}}},
+    "tools": {"save": {"effect": "write", "idempotent": True, "returns": {"type": "boolean"}}},
     "steps": [
         {
             "id": "both",
@@ -30,13 +30,13 @@ LOOKS = {
             "branches": {
                 "left": {
                     "steps": [
-                        {"id": "seen", "type": "tool", "tool": "look"},
+                        {"id": "seen", "type": "tool", "tool": "save"},
                         {"id": "told", "type": "end", "output": "$seen.output"},
                     ]
                 },
                 "right": {
                     "depends_on": ["left"],
-                    "steps": [{"id": "more", "type": "tool", "tool": "look"}],
+                    "steps": [{"id": "more", "type": "tool", "tool": "save"}],
                 },
                 "third": {"steps": [{"id": "set", "type": "set", "set": {"n": 1}}]},
             },
@@ -293,17 +293,17 @@ CANARIES = [
     ),
     Canary("starts-too-many-items", "at most so many items run at once", "drawn-items", READ, starts_too_many_items),
     Canary(
-        "takes-any-branch", "a record belongs to the branch of its step", "frame-exchanged", LOOKS, takes_any_branch
+        "takes-any-branch", "a record belongs to the branch of its step", "frame-exchanged", SAVES, takes_any_branch
     ),
-    Canary("joins-too-early", "all branches end before a join", "branch-skipped", LOOKS, joins_whoever_is_there),
+    Canary("joins-too-early", "all branches end before a join", "branch-skipped", SAVES, joins_whoever_is_there),
     Canary(
         "starts-any-branch",
         "a branch starts behind those that it depends on",
         "branch-too-early",
-        LOOKS,
+        SAVES,
         starts_any_branch,
     ),
-    Canary("drops-an-output", "a join binds what each branch came to", "killed-anywhere", LOOKS, drops_an_output),
+    Canary("drops-an-output", "a join binds what each branch came to", "killed-anywhere", SAVES, drops_an_output),
     Canary("skips-the-last-branch", "each branch is performed", "drawn-branches", READ, skips_the_last_branch),
     Canary(
         "leaves-the-names-of-a-branch",
@@ -330,7 +330,7 @@ CANARIES = [
         "forgets-branches-when-it-recovers",
         "after a crash, what branches came to is known",
         "killed-anywhere",
-        LOOKS,
+        SAVES,
         forgets_branches_when_it_recovers,
     ),
     Canary(

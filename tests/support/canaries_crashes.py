@@ -12,6 +12,7 @@ import pytest
 
 from canaries import Canary
 from paths import SUPPORT
+from rewriting import rewrite
 from stepward.sabotage.campaigns import killing
 from stepward.vm.journal import memory, sqlite, sqlite_file, sqlite_vault
 from stepward.vm.journal.memory import MemoryJournal
@@ -53,11 +54,11 @@ MAILING = {"inputs": {}, "mail_0, visit 1, attempt 1": RETURNS}
 
 
 def intent_rides(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(driver._URGENCY, "intent", driver.ANY_TIME)
+    rewrite(patch, Driver, "_intend", ("DURABLE if plan.is_durable else self.urgency", "self.urgency"))
 
 
 def intent_is_not_durable(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(driver._URGENCY, "intent", driver.COMMITS)
+    rewrite(patch, Driver, "_intend", ("DURABLE if", "COMMITS if"))
 
 
 def takes_any_token(patch: pytest.MonkeyPatch) -> None:

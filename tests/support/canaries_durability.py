@@ -108,8 +108,8 @@ def keeper_renews_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
-    old = "None if plan.timeout is None else time.monotonic() + plan.timeout,"
-    rewrite(patch, Driver, "attempt", (old, "None,"))
+    old = "None if plan.timeout is None else time.monotonic() + plan.timeout)"
+    rewrite(patch, Driver, "attempt", (old, "None)"))
 
 
 def receipts_of_others_are_good(patch: pytest.MonkeyPatch) -> None:

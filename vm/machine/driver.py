@@ -50,12 +50,11 @@ ANY_TIME, COMMITS, DURABLE = 0, 1, 2
 """The urgency of the next commit: at any time; before the next call; or before the next call, and durable."""
 
 _URGENCY: Final = dict.fromkeys(
-    ("intent", "doubt", "reconciled", "resumed", "expired", "ended", "moved", "waiting", "cancel", "erased"), DURABLE
+    ("doubt", "reconciled", "resumed", "expired", "ended", "moved", "waiting", "cancel", "erased"), DURABLE
 ) | {"governed": COMMITS, "rejected": COMMITS}
 
 _FOREIGN: Final = ("cancel", "refused")
 """The records that others may append to a run while it is driven."""
-
 
 Pending = tuple[Event, int, Entry]
 """An event whose record is not in the store yet, its time, and that record."""
@@ -79,6 +78,8 @@ class Driver:
         """Bytes that an output may have, once the run is driven."""
         self.secrets: dict[str, bytes] = {}
         self.under_way: dict[tuple[FrameName, int], tuple[list[Part], float | None]] = {}
+        self._intended: set[tuple[str, FrameName]] = set()
+        """The calls with an intent that have not started yet."""
         self._last = last
         self._is_parked = False
         self.held_by: str | None = None
@@ -228,7 +229,8 @@ class Driver:
             require_head(self.run, head, last, setup.keys)
         again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
         for happened, at, _ in again:
-            if state.is_cancelled and happened.kind == "intent":
+            call = (happened.body.get("step", ""), happened.body.get("frame", ()))
+            if state.is_cancelled and happened.kind == "intent" and call in self._intended:
                 continue  # its call has not started, and need not any more
             state = apply(self.plan, state, happened)
             self._write(happened, at)
@@ -300,6 +302,7 @@ class Driver:
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
+        self._intended.discard((step, frame))
         most = self.most
         key = None if setup.replies is None else setup.replies.key(plan, call, self.known)
         # Before the look at the lease, because it may take time.
@@ -307,13 +310,10 @@ class Driver:
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
-        parts: list[Part] | None = [] if plan.has_intent else None
+        parts: list[Part] | None = [] if plan.is_durable else None
         UNDER_WAY.set(parts)
         if parts is not None:
-            self.under_way[frame, sub] = (
-                parts,
-                None if plan.timeout is None else time.monotonic() + plan.timeout,
-            )
+            self.under_way[frame, sub] = (parts, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
             result = kept or await ask_model(setup.model, setup.clock, plan, call, most, frame)
@@ -433,9 +433,8 @@ class Driver:
             said["token"] = token.digest(self.plan.digest, call.step, call.visit, frame)
             self.secrets[reference] = token.secret.encode()
         args, governed = call.args or FrozenMap(), self.state.governed
-        policies = self.plan.digests_under(governed)
         place = {"step": call.step, "visit": call.visit, **({"frame": frame} if frame else {})}
-        body = {**place, "args": args, "policies": policies, "tool": plan.tool}
+        body = {**place, "args": args, "policies": self.plan.digests_under(governed), "tool": plan.tool}
         if self.plan.has_sensitive:
             happened = unsealed("intent", body, said)
         elif governed:
@@ -444,6 +443,8 @@ class Driver:
             text = plan.texts.intent.filled(plan.args_text or text_of(args), call.visit, frame)
             happened = made("intent", body, said, text)
         self.record(happened)
+        self._intended.add((call.step, frame))
+        self.urgency = DURABLE if plan.is_durable else self.urgency
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
@@ -462,7 +463,7 @@ class Driver:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)
                 happened = judge(self.plan, here, call, unfit._replace(spent=result.spent), note)
         self.record(happened, at)
-        if plan.has_intent:
+        if plan.is_durable:
             self.urgency = DURABLE
         elif plan.is_model:
             self.urgency = max(self.urgency, COMMITS)

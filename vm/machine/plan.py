@@ -111,7 +111,7 @@ class CallPlan:
         """The names of the programs that it is a call of: that of the run, and of those that are called around it."""
         self.before: frozenset[str] = frozenset()
         """The ids of the sub-steps that it depends on, directly or indirectly."""
-        self.has_intent = self.writes or (self.may_suspend and is_known)
+        self.has_intent = self.is_durable = self.writes or (self.may_suspend and is_known)  # on the disk at once
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
         self.has_cost_limit = plan.program.max_cost is not None
         self.errors = spec.errors or ()

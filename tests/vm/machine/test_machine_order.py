@@ -338,7 +338,8 @@ class Dead(BaseException):
 
 @pytest.mark.parametrize("dies_at", list("abcd"))
 def test_after_a_crash_each_one_that_was_under_way_goes_on(dies_at: str) -> None:
-    made, journal, clock = program(*DIAMOND), MemoryJournal(), ManualClock()
+    parts = [{**part, "tool": "save"} for part in DIAMOND]
+    made, journal, clock = program(*parts), MemoryJournal(), ManualClock()
     tools = Timed()
     tools.said[dies_at] = Dead()
 
