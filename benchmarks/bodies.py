@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from check import table
 from clock import multiple, take_turns
+from commits import listening
+from floors import Commit
 
 from stepward.validator import ProgramValidator
-from stepward.vm import ExecutionVM, MemoryJournal, Program
+from stepward.vm import ExecutionVM, MemoryJournal, Program, SQLiteJournal
+from stepward.vm.journal.store import Journal
 
 ITEMS: Final = 100
 BESIDE: Final = 4
@@ -138,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bodies", type=int, nargs=2, default=BODIES, help="the sizes of programs that are checked")
     parser.add_argument("--ruled", type=int, nargs=2, default=RULED, help="the sizes of those with a rule in each body")
     given = parser.parse_args(arguments)
-    table("a run in memory with bodies, of the same steps written flat", ["", "ratio"], run_rows(given.rounds))
+    head = ["", "in memory", "on SQLite", "commits"]
+    table("a run with bodies, of the same steps written flat", head, run_rows(given.rounds))
     rounds = max(1, given.rounds // 3)
     rows = [grown("one rule", given.bodies, rounds), grown("a rule in each", given.ruled, rounds, are_ruled=True)]
     table("a check of so many bodies", ["bodies", "ratio", "per body"], rows)
@@ -154,9 +161,28 @@ def run_rows(rounds: int) -> list[list[str]]:
         f"{ITEMS} branches, {BESIDE} at once": (of_branches(), {}),
         "flat": (flat(), {}),
     }
-    vm = ExecutionVM(Tools(), None, MemoryJournal(), checker=None)
-    *times, written = take_turns([partial(run, vm, *one) for one in programs.values()], rounds)
-    return [[name, f"{multiple(one, written):.2f}"] for name, one in zip(programs, times, strict=False)]
+    runs = [*programs.values()]
+    in_memory = _ratios(MemoryJournal(), runs, rounds)
+    with TemporaryDirectory() as folder:
+        with closing(SQLiteJournal(Path(folder) / "runs.db")) as journal:
+            on_disk = _ratios(journal, runs, rounds)
+        with listening() as heard, closing(SQLiteJournal(Path(folder) / "heard.db")) as journal:
+            commits = [_commits(journal, heard, one) for one in runs]
+    return [list(row) for row in zip(programs, in_memory, on_disk, commits, strict=True)]
+
+
+def _commits(journal: Journal, heard: list[Commit], one: tuple[Program, dict[str, Any]]) -> str:
+    """Return the number of commits of a run."""
+    heard.clear()
+    run(ExecutionVM(Tools(), None, journal, checker=None), *one)
+    return str(len(heard))
+
+
+def _ratios(journal: Journal, runs: Sequence[tuple[Program, dict[str, Any]]], rounds: int) -> list[str]:
+    """Return the CPU of each run as a multiple of that of the last one."""
+    vm = ExecutionVM(Tools(), None, journal, checker=None)
+    *times, written = take_turns([partial(run, vm, *one) for one in runs], rounds)
+    return [*(f"{multiple(one, written):.2f}" for one in times), "1"]
 
 
 def grown(name: str, sizes: Sequence[int], rounds: int, *, are_ruled: bool = False) -> list[str]:

@@ -325,7 +325,9 @@ def test_the_tables_of_the_machine_print(monkeypatch: pytest.MonkeyPatch, capsys
 def test_the_tables_of_bodies_print(capsys: pytest.CaptureFixture[str]) -> None:
     bodies.main(["--rounds", "1", "--bodies", "2", "4", "--ruled", "2", "4"])
     printed = capsys.readouterr().out
-    assert re.search(r"^100 items of four steps +\d+\.\d\d$", printed, re.MULTILINE), printed
+    commits = [int(found) for found in re.findall(r"^100 .+ +\d+\.\d\d +\d+\.\d\d +(\d+)$", printed, re.MULTILINE)]
+    assert len(commits) == 4, printed
+    assert max(commits) <= 5, "reads are written together, beside each other, too"
     for rules in ("one rule", "a rule in each"):
         assert re.search(rf"^4 of 2, {rules} +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE), printed
 
