@@ -90,17 +90,12 @@ def _outcome_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) -
         "a fallback of a sub-step counts as a success",
         (
             (
-                "vm/machine/apply.py",
+                "vm/machine/leaving.py",
                 """\
-        else:
-            changes += failure_changes(call, call_state.error, call_state.name)
-        if call_state.phase == "success":
-            succeeded.append((step.position, sub))
+    parts = [(step.position, sub) for sub, call in enumerate(calls) if call.phase == "success"]
 """,
                 """\
-            succeeded.append((step.position, sub))
-        else:
-            changes += failure_changes(call, call_state.error, call_state.name)
+    parts = [(step.position, sub) for sub, call in enumerate(calls) if call.phase in ("success", "fallback")]
 """,
             ),
         ),

@@ -36,15 +36,12 @@ SIXTH: Final = (
         "a sub-step that falls back has succeeded",
         (
             (
-                "vm/machine/apply.py",
-                """        else:
-            changes += failure_changes(call, call_state.error, call_state.name)
-        if call_state.phase == "success":
-            succeeded.append((step.position, sub))
+                "vm/machine/leaving.py",
+                """\
+    parts = [(step.position, sub) for sub, call in enumerate(calls) if call.phase == "success"]
 """,
-                """            succeeded.append((step.position, sub))
-        else:
-            changes += failure_changes(call, call_state.error, call_state.name)
+                """\
+    parts = [(step.position, sub) for sub, call in enumerate(calls) if call.phase in ("success", "fallback")]
 """,
             ),
         ),

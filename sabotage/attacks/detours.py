@@ -18,10 +18,11 @@ from stepward.vm.errors import ProgramError
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.machine.calls import Visit, prepare, successor_fields
+from stepward.vm.machine.calls import Visit, prepare
 from stepward.vm.machine.events import Call
 from stepward.vm.machine.history import fold
 from stepward.vm.machine.keys import idempotency_key
+from stepward.vm.machine.plan import successor_fields
 from stepward.vm.machine.state import FRESH, visits_of
 
 MAX_STEPS: Final = 60
@@ -176,7 +177,7 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
     call, visit = step.calls[0], visits_of(state, step) + 1
     ready = prepare(Visit(plan, state, step, visit), call, FRESH)
     output = trial.case.pick(trial.named("output of what was rejected"), trial.target.output(call))
-    fields = successor_fields(plan, step.transitions["success"])
+    fields = successor_fields(plan.steps, step.transitions["success"])
     place = {"step": name, "visit": visit} | ({"frame": state.frame} if state.frames else {})
     body = {"kind": "success", "output": output, **place, **fields}
     note = {"attempt": 1, "performance": 1, "started": rejected["at"], "took": 0}

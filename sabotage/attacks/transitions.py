@@ -30,9 +30,8 @@ from stepward.sabotage.stores.plain_records import branch_of
 from stepward.vm.journal.canonical import portable
 from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import same
-from stepward.vm.machine.calls import successor_fields
 from stepward.vm.machine.keys import FrameName, idempotency_key
-from stepward.vm.machine.plan import CallPlan
+from stepward.vm.machine.plan import CallPlan, successor_fields
 from stepward.vm.values import freeze
 
 ANSWERED = ("attempt", "resumed", "reconciled")
@@ -195,7 +194,7 @@ def branch_not_taken(trial: Trial, records: list[Data]) -> Forged:
     case.log(f"write into record {seq} that `{step.id}` took the branch {branch}")
     flipped = with_body(record, branch=branch)
     if case.pick("with its way", st.booleans()):
-        flipped = with_body(without_target(flipped), **successor_fields(plan, targets[branch]))
+        flipped = with_body(without_target(flipped), **successor_fields(plan.steps, targets[branch]))
     return changed(records, seq, flipped)
 
 

@@ -14,17 +14,7 @@ from stepward.vm.machine.calls import outputs_of
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
 from stepward.vm.machine.forks import MisfitError, after_branch, seen_by, within
 from stepward.vm.machine.items import closed, item, joined_items, opened
-from stepward.vm.machine.leaving import (
-    Done,
-    close,
-    count_visit,
-    end,
-    enter,
-    failure_changes,
-    leave,
-    step_of,
-)
-from stepward.vm.machine.monitors import Part
+from stepward.vm.machine.leaving import close, count_visit, end, enter, failure_changes, leave, step_of
 from stepward.vm.machine.ordering import is_due, output_changes, waits
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, policy_digest
 from stepward.vm.machine.sizes import left_size, recorded_size
@@ -151,8 +141,7 @@ def _branched(plan: Plan, state: State, event: Event) -> State:
     if transition is None:
         raise MisfitError(f"`{step.id}` has no branch `{branch}`")
     state = _performed(plan, state, step)
-    succeeded: tuple[Part, ...] = () if branch is None else (step.part,)
-    return leave(plan, state, step, event, transition, ([], 0, succeeded, (), 1))
+    return leave(plan, state, step, event, transition, [], entered=1)
 
 
 def _assigned(plan: Plan, state: State, event: Event) -> State:
@@ -162,14 +151,12 @@ def _assigned(plan: Plan, state: State, event: Event) -> State:
         if list(event.body["values"]) != [step.computes]:
             raise MisfitError(f"`{step.id}` computes other names")
         (value,) = event.body["values"].values()
-        done: Done = (output_changes(step, value), left_size(state, event, "values"), (step.part,), (), 1)
-        return leave(plan, state, step, event, step.succeeds, done)
-    changes = [(plan.stored(name), value) for name, value in event.body["values"].items()]
-    if {slot for slot, _ in changes} != step.assigned:
-        raise MisfitError(f"`{step.id}` assigns other names")
-    return leave(
-        plan, state, step, event, step.succeeds, (changes, left_size(state, event, "values"), (step.part,), (), 1)
-    )
+        changes = output_changes(step, value)
+    else:
+        changes = [(plan.stored(name), value) for name, value in event.body["values"].items()]
+        if {slot for slot, _ in changes} != step.assigned:
+            raise MisfitError(f"`{step.id}` assigns other names")
+    return leave(plan, state, step, event, step.succeeds, changes, size=left_size(state, event, "values"), entered=1)
 
 
 def _performed(plan: Plan, state: State, step: StepPlan) -> State:
@@ -186,14 +173,18 @@ def _passed(plan: Plan, state: State, event: Event) -> State:
     state = count_visit(state, step)
     is_last = visits_of(state, step) > step.max_visits + 1
     error, name = event.body["error"], event.body.get("error_name", "")
-    changes = failure_changes(step, error, name)
-    if step.position in plan.bodies:
-        body = plan.bodies[step.position]
-        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values()) if slot != NOWHERE]
+    changes = _failed(plan, step, error, name)
     for call in step.calls if step.is_parallel else ():
         changes += failure_changes(call, error, name)
     transition = step.stalls if is_last and step.stalls else step.transitions["visits"]
-    return leave(plan, state, step, event, transition, (changes, 0, (), (), 0))
+    return leave(plan, state, step, event, transition, changes)
+
+
+def _failed(plan: Plan, step: StepPlan, error: str, name: str) -> list[tuple[int, Any]]:
+    """Return the changes of a step that failed; one with a body loses what the items have left, too."""
+    body = plan.bodies.get(step.position)
+    of_items = () if body is None else (body.errors, *body.carried.values())
+    return failure_changes(step, error, name) + [(slot, UNDEFINED) for slot in of_items if slot != NOWHERE]
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -246,7 +237,7 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         if state.calls is None:
             return _succeed_at_once(plan, state, step, event)
         if _is_outcome(state, step, event):
-            return leave(plan, state, step, event, step.succeeds, _succeeded(state, step, event, 0))
+            return _succeed(plan, state, step, event)
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
     call = step.calls[sub]
@@ -268,10 +259,10 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
     return _settle(plan, state, step, sub, call_state, event)
 
 
-def _succeeded(state: State, step: StepPlan, event: Event, entered: int) -> Done:
-    """Return the result of a step whose only call has succeeded."""
-    changes = output_changes(step.calls[0], event.body["output"])
-    return changes, left_size(state, event, "output"), (step.part,), (), entered
+def _succeed(plan: Plan, state: State, step: StepPlan, event: Event, entered: int = 0) -> State:
+    """Leave a step whose only call has succeeded."""
+    changes, size = output_changes(step.calls[0], event.body["output"]), left_size(state, event, "output")
+    return leave(plan, state, step, event, step.succeeds, changes, size=size, entered=entered)
 
 
 def _is_outcome(state: State, step: StepPlan, event: Event) -> bool:
@@ -297,7 +288,7 @@ def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> 
     state = _performed(plan, state, step)
     if call.is_model and "tokens" in event.note:
         state = _charged(state, event.note)
-    return leave(plan, state, step, event, step.succeeds, _succeeded(state, step, event, 1))
+    return _succeed(plan, state, step, event, 1)
 
 
 def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: CallState, event: Event) -> State:
@@ -307,10 +298,9 @@ def _settle(plan: Plan, state: State, step: StepPlan, sub: int, call_state: Call
         is_bound = call_state.phase in ("success", "fallback")
         name = call_state.name
         changes = output_changes(call, call_state.value) if is_bound else failure_changes(call, call_state.error, name)
-        succeeded: tuple[Part, ...] = ((step.position, None),) if call_state.phase == "success" else ()
         transition = _transition_of(step, call_state.phase, name)
         size = left_size(state, event, "output") if is_bound else 0
-        return leave(plan, state, step, event, transition, (changes, size, succeeded, (), 0))
+        return leave(plan, state, step, event, transition, changes, size=size)
     if call_state.phase in SETTLED or "rule" in event.body:
         if step.is_parallel:
             call_state = call_state._replace(trace=traced(call_state.trace, event))
@@ -389,20 +379,10 @@ def _unstarted(plan: Plan, state: State, event: Event) -> State:
     step = plan.steps[state.at]
     if event.body.get("reason") == "guardrail":
         return end(plan, state, event)
-    if step.is_computed:
-        step = step_of(plan, state, event.body)
-        name = event.body.get("error_name", "")
-        done: Done = (failure_changes(step, event.body["error"], name), 0, (), (), 1)
-        transition = _transition_of(step, event.body["kind"], name)
-        return leave(plan, state, step, event, transition, done)
-    if step.position in plan.bodies:
-        step = step_of(plan, state, event.body)
-        body = plan.bodies[step.position]
-        name = event.body.get("error_name", "")
-        changes = failure_changes(step, event.body["error"], name)
-        changes += [(slot, UNDEFINED) for slot in (body.errors, *body.carried.values()) if slot != NOWHERE]
-        state = count_visit(state, step, {"steps": state.steps + step.cost})
-        return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), (changes, 0, (), (), 0))
+    if step.is_computed or step.position in plan.bodies:
+        step, name = step_of(plan, state, event.body), event.body.get("error_name", "")
+        changes = _failed(plan, step, event.body["error"], name)
+        return leave(plan, state, step, event, _transition_of(step, event.body["kind"], name), changes, entered=1)
     if not step.calls:
         state = enter(plan, state, step)
         return close(plan, state, step, event, step.transitions["failed"]) if state.frames else end(plan, state, event)
@@ -437,31 +417,19 @@ def _joined(plan: Plan, state: State, event: Event) -> State:
         )
         return state._replace(calls=again, round=state.round + 1, steps=state.steps + 1)
     changes: list[tuple[int, Any]] = []
-    succeeded: list[Part] = [(step.position, None)] if kind == "success" else []
     output = FrozenMap(outputs_of(step, calls))
-    for sub, (call, call_state) in enumerate(zip(step.calls, calls, strict=True)):
+    for call, call_state in zip(step.calls, calls, strict=True):
         if call_state.phase in ("success", "fallback"):
             changes += output_changes(call, call_state.value)
         else:
             changes += failure_changes(call, call_state.error, call_state.name)
-        if call_state.phase == "success":
-            succeeded.append((step.position, sub))
     changes += (
         output_changes(step, output)
         if kind == "success"
         else failure_changes(step, event.body.get("error", ""), event.body.get("error_name", ""))
     )
-    done: Done = (changes, recorded_size(output), tuple(succeeded), _followers(step, calls), 0)
     transition = _transition_of(step, kind, event.body.get("error_name", ""))
-    return leave(plan, state, step, event, transition, done)
-
-
-def _followers(step: StepPlan, calls: tuple[CallState, ...]) -> tuple[frozenset[int], ...]:
-    """Return, for each sub-step of a step with `depends_on`, those behind it that started."""
-    if step.order is None:
-        return ()
-    started = frozenset(sub for sub, call in enumerate(calls) if call.performance)
-    return tuple(after & started for after in step.order.after)
+    return leave(plan, state, step, event, transition, changes, size=recorded_size(output))
 
 
 def _transition_of(step: StepPlan, kind: str, name: str) -> Transition:

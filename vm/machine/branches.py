@@ -12,7 +12,7 @@ from stepward.vm.machine.calls import after, ended, item_started, named, out_of_
 from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.forks import MisfitError, branch_of, may_start, member
 from stepward.vm.machine.keys import FrameName
-from stepward.vm.machine.leaving import Done, enter, failure_changes, leave, noticed, step_of
+from stepward.vm.machine.leaving import enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
 from stepward.vm.machine.sizes import oversize, recorded_size
@@ -244,10 +244,9 @@ def _joined_branches(plan: Plan, state: State, event: Event) -> State:
         changes += output_changes(step, output)
     else:
         changes += failure_changes(step, event.body["error"], name)
-    done: Done = (changes, _size(output), (step.part,) if kind == "success" else (), (), 0)
     trace, monitors = trace_of_branches(plan, state), memories_of(plan, state)
     state = state._replace(fork=None, trace=trace, monitors=monitors)
-    return leave(plan, noticed(plan, state, layout.join), step, event, transition, done)
+    return leave(plan, noticed(plan, state, layout.join), step, event, transition, changes, size=_size(output))
 
 
 def _joined_items(plan: Plan, state: State, event: Event) -> State:
@@ -270,8 +269,8 @@ def _joined_items(plan: Plan, state: State, event: Event) -> State:
     failed = [(number, one.failure) for number, one in enumerate(fork.branches) if one.failure is not None]
     errors = (body.errors, listed(failed))
     if fork.has_stopped:
-        done: Done = ([*failure_changes(step, event.body["error"], name), errors], 0, (), (), 0)
+        changes, size = failure_changes(step, event.body["error"], name), 0
     else:
         output = tuple(None if one.output is UNDEFINED else one.output for one in fork.branches)
-        done = ([*output_changes(step, output), errors], _size(output), (step.part,), (), 0)
-    return leave(plan, noticed(plan, state, stage), step, event, transition, done)
+        changes, size = output_changes(step, output), _size(output)
+    return leave(plan, noticed(plan, state, stage), step, event, transition, [*changes, errors], size=size)

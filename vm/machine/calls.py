@@ -11,7 +11,6 @@ from stepward.vm.journal.canonical import LARGEST, ErasedError, is_sealed
 from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
-from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, made, unsealed
@@ -19,7 +18,7 @@ from stepward.vm.machine.events import NOTHING as NO_NOTE
 from stepward.vm.machine.forks import leaves, owed
 from stepward.vm.machine.keys import FrameName, frame_text, shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
-from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, fields_of
+from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, successor_fields
 from stepward.vm.machine.sizes import oversize, recorded_size, refusal
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import FRESH, OPEN, READY, SETTLED, CallState, Reader, State, visits_of
@@ -35,11 +34,6 @@ class Visit(NamedTuple):
     state: State
     step: StepPlan
     number: int
-
-
-def successor_fields(plan: Plan, transition: Transition) -> dict[str, Any]:
-    """Return the fields of a record for a transition: the next step, or how the run or the body ends."""
-    return fields_of(plan.steps, transition)
 
 
 def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
@@ -350,7 +344,7 @@ def after(plan: Plan, step: StepPlan, kind: str, name: str) -> dict[str, Any]:
     """Return the fields for what follows an outcome of a step; `name` is that of the error."""
     transition = step.leaving(kind, name)
     assert transition is not None, "a step has a transition for each of its outcomes"
-    return successor_fields(plan, transition)
+    return successor_fields(plan.steps, transition)
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------
@@ -371,7 +365,7 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
     if too_large is not None and not state.is_once_sized:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failed and too_large is None:
-        return event("joined", body | {"kind": "success", **successor_fields(plan, step.transitions["success"])})
+        return event("joined", body | {"kind": "success", **successor_fields(plan.steps, step.transitions["success"])})
     if not failed:
         if "failed" not in step.transitions:
             return ended(plan, state, "FAILED", "error")

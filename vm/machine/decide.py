@@ -34,7 +34,6 @@ from stepward.vm.machine.calls import (
     named,
     out_of_steps,
     place_of,
-    successor_fields,
     with_doubts,
 )
 from stepward.vm.machine.computing import enter_compute
@@ -42,7 +41,7 @@ from stepward.vm.machine.data import computed, filled, refused
 from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Event, Kind, event, unsealed
 from stepward.vm.machine.forks import may_start, owed, seen_by
 from stepward.vm.machine.memory import Memory, UnderWay
-from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan
+from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, successor_fields
 from stepward.vm.machine.sizes import may_be_oversize, oversize
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Fork, Reader, State, visits_of
@@ -221,7 +220,7 @@ def _passed(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     transition = step.stalls if is_last and step.stalls is not None else step.transitions["visits"]
     body = {**place_of(state, step.id, visit), "error": f"`{step.id}` has used up its {step.max_visits} visits"}
     body |= named(plan, VISITS) if step.error_name != NOWHERE or state.frames else {}
-    return event("passed", body | successor_fields(plan, transition))
+    return event("passed", body | successor_fields(plan.steps, transition))
 
 
 # -- conditions, set, end ----------------------------------------------------------------------------------------------
@@ -264,7 +263,11 @@ def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: in
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
     if why is not None:
         return _evaluation_failure(plan, state, step, visit, why, BAD_OUTPUT)
-    body = {**place_of(state, step.id, visit), "output": output, **successor_fields(plan, step.transitions["end"])}
+    body = {
+        **place_of(state, step.id, visit),
+        "output": output,
+        **successor_fields(plan.steps, step.transitions["end"]),
+    }
     kind: Kind = "closed" if state.frames else "ended"
     return unsealed(kind, body) if plan.has_sensitive else event(kind, body)
 
@@ -286,4 +289,4 @@ def _evaluation_failure(plan: Plan, state: State, step: StepPlan, visit: int, wh
     """
     said = {"error": f"`{step.id}` can't be evaluated: {why}", "kind": "failed", **place_of(state, step.id, visit)}
     said |= named(plan, name) if state.frames else {}
-    return event("blocked", said | successor_fields(plan, step.transitions.get("failed", FAILED)))
+    return event("blocked", said | successor_fields(plan.steps, step.transitions.get("failed", FAILED)))

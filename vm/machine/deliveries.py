@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from stepward.vm.machine.ask import typed
 from stepward.vm.machine.authority import require_name, two_people
-from stepward.vm.machine.calls import place_of, successor_fields
+from stepward.vm.machine.calls import place_of
 from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.deadlines import overdue
 from stepward.vm.machine.driver import Driver
@@ -15,7 +15,7 @@ from stepward.vm.machine.events import MOVED, Result, event, unsealed
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import Token, shown
-from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.plan import CallPlan, Plan, successor_fields
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.runs import Runs, run_of
@@ -136,7 +136,7 @@ class Deliveries(Runs):
         visit = visits_of(here, step)
         body = {"kind": "success", "output": output, **place_of(here, call.id, visit)}
         if not step.is_parallel:
-            body |= successor_fields(driver.plan, step.transitions["success"])
+            body |= successor_fields(driver.plan.steps, step.transitions["success"])
         if not driver.plan.has_sensitive:
             driver.record(event(kind, body, note))
             return None

@@ -7,7 +7,7 @@ from stepward.vm.machine.bodies import again, begin_item, begun, errors_of, join
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.keys import shown
-from stepward.vm.machine.leaving import Done, close, enter, failure_changes, leave, noticed, step_of
+from stepward.vm.machine.leaving import close, enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
 from stepward.vm.machine.plan import NOWHERE, Plan
 from stepward.vm.machine.sizes import recorded_size
@@ -74,8 +74,8 @@ def joined_items(plan: Plan, state: State, event: Event) -> State:
         value = UNDEFINED if body.is_once and get(each.outputs, 0) is UNDEFINED else output
         carried = each.before if body.is_once else each.carried
         changes = [*output_changes(step, value), *carried, *errors]
-        done: Done = (changes, recorded_size(output), (step.part,), (), 0)
+        size = recorded_size(output)
     else:
         gone = [(slot, UNDEFINED) for slot, _ in each.before]
-        done = ([*failure_changes(step, event.body["error"], name), *gone, *errors], 0, (), (), 0)
-    return leave(plan, state, step, event, transition, done)
+        changes, size = [*failure_changes(step, event.body["error"], name), *gone, *errors], 0
+    return leave(plan, state, step, event, transition, changes, size=size)

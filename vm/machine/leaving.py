@@ -11,7 +11,7 @@ from stepward.vm.language.types import same
 from stepward.vm.machine.bodies import end_item, folded_trace, memories_of
 from stepward.vm.machine.events import NOTHING, Event
 from stepward.vm.machine.forks import MisfitError
-from stepward.vm.machine.monitors import Left, Part
+from stepward.vm.machine.monitors import Left
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import OWN_PARTS, STAYING, Failure, State
@@ -45,17 +45,23 @@ def step_of(plan: Plan, state: State, body: Any) -> StepPlan:
     return step
 
 
-Done = tuple[list[tuple[int, Any]], int, tuple[Part, ...], tuple[frozenset[int], ...], int]
-"""The result of a step: the changes of slots, the size of its output, the parts that succeeded, and the followers of
-`Left`. The last is 1 for a step that one event enters and leaves, so that its visit and cost are still to be counted.
+def leave(
+    plan: Plan,
+    state: State,
+    step: StepPlan,
+    event: Event,
+    transition: Transition,
+    changes: list[tuple[int, Any]],
+    *,
+    size: int = 0,
+    entered: int = 0,
+) -> State:
+    """Leave a step: bind what it assigned and inform the monitors. The event has to name the same successor.
 
-It is a plain tuple, because every step makes one: a NamedTuple takes as long as some ten of these."""
-
-
-def leave(plan: Plan, state: State, step: StepPlan, event: Event, transition: Transition, done: Done) -> State:
-    """Leave a step: bind what it assigned and inform the monitors. The event has to name the same successor."""
-    body, (changes, size, succeeded, followers, entered) = event.body, done
-    slots, to, ending = state.slots, transition.to, transition.ending
+    `changes` are those of slots, and `size` is that of the output. `entered` is 1 for a step that one event enters and
+    leaves, so that its visit and cost are still to be counted.
+    """
+    body, slots, to, ending = event.body, state.slots, transition.to, transition.ending
     visits, before = get(slots, step.visits)
     idle = state.idle
     if plan.max_stalled is not None:
@@ -64,7 +70,7 @@ def leave(plan: Plan, state: State, step: StepPlan, event: Event, transition: Tr
     slots, steps, size = put(slots, changes), state.steps + entered, state.size + size - before
     monitors = state.monitors
     if step.position in plan.watch.notified:
-        monitors = plan.watch.left(monitors, Left(step.position, transition.branch, succeeded, followers))
+        monitors = plan.watch.left(monitors, _left(state, step, transition))
     if to >= 0 and ending is not None:
         after = {"slots": slots, "steps": steps, "size": size, "monitors": monitors}
         return close(plan, state.changed(after), step, event, transition)
@@ -83,6 +89,16 @@ def leave(plan: Plan, state: State, step: StepPlan, event: Event, transition: Tr
     changed = (reason, at, slots, None, idle, size, trace, None, status, monitors, steps)
     left: State = tuple.__new__(State, state[:STAYING] + changed + state[OWN_PARTS + 1 :])
     return left._replace(error=body["error"]) if "ends" in body and "error" in body else left
+
+
+def _left(state: State, step: StepPlan, transition: Transition) -> Left:
+    """Return how a step was left, with the sub-steps that succeeded, and those that started behind each of them."""
+    calls = state.calls or () if step.is_parallel else ()
+    succeeded = [step.part] if transition.kind in ("success", "branch") else []
+    parts = [(step.position, sub) for sub, call in enumerate(calls) if call.phase == "success"]
+    started = frozenset(sub for sub, call in enumerate(calls) if call.performance)
+    followers = () if step.order is None else tuple(after & started for after in step.order.after)
+    return Left(step.position, transition.branch, (*succeeded, *parts), followers)
 
 
 def _is_same(before: Any, after: Any) -> bool:

@@ -24,7 +24,7 @@ from stepward.vm.language.rest import Left, NoRestError, Rest, rest_of
 from stepward.vm.language.steps import ForEachStep, ToolCall, parts
 from stepward.vm.machine.authority import breach
 from stepward.vm.machine.binding import parts_of, require_moved_bound
-from stepward.vm.machine.calls import ended, place_of, successor_fields
+from stepward.vm.machine.calls import ended, place_of
 from stepward.vm.machine.continuing import (
     Start,
     allowed_budgets,
@@ -36,7 +36,7 @@ from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import MOVED, Event, event
 from stepward.vm.machine.handing import readable, stated_type, type_of, values_read
 from stepward.vm.machine.history import History, applied, fold
-from stepward.vm.machine.plan import Plan, Terms, policy_digest, read_document
+from stepward.vm.machine.plan import Plan, Terms, policy_digest, read_document, successor_fields
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.state import visits_of
 from stepward.vm.machine.turns import is_turn
@@ -190,7 +190,7 @@ def as_if_left(last: History, moved: Event) -> History:
     step = plan.steps[state.at]
     leaving = {
         **place_of(state, step.id, visits_of(state, step)),
-        **successor_fields(plan, step.transitions["success"]),
+        **successor_fields(plan.steps, step.transitions["success"]),
     }
     left = event("waited", leaving, {"time": state.due})
     if not state.due:

@@ -209,10 +209,10 @@ class StepPlan:
         steps, is_sealed = plan.program.layout.steps, plan.has_sensitive
         uncovered = {None: self.transitions["uncovered"]} if "uncovered" in self.transitions else {}
         self.branched = {
-            way: Holed("branched", {"step": self.id, **fields_of(steps, to)}, "branch", is_framed=is_framed)
+            way: Holed("branched", {"step": self.id, **successor_fields(steps, to)}, "branch", is_framed=is_framed)
             for way, to in (self.branches | uncovered).items()
         }
-        left = {} if self.is_parallel else fields_of(steps, self.succeeds)
+        left = {} if self.is_parallel else successor_fields(steps, self.succeeds)
         self.sets = Holed("assigned", {"step": self.id, **left}, "values", is_framed=is_framed, is_sealed=is_sealed)
         for call in self.calls:
             policies = plan.policy_digests
@@ -451,7 +451,7 @@ class Plan:
         return {slot: ".".join(names) for names, slot in self._slots.items() if names[-1] != "#visits"}
 
 
-def fields_of(steps: Sequence[AnyStep | StepPlan], transition: Transition) -> dict[str, Any]:
+def successor_fields(steps: Sequence[AnyStep | StepPlan], transition: Transition) -> dict[str, Any]:
     """Return the fields of a record for a transition: the next step, or how the run or the body ends."""
     if transition.ending is None:
         return {} if transition.to < 0 else {"next": steps[transition.to].id}

@@ -26,7 +26,7 @@ from stepward.vm.language.types import same
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.authority import two_people
 from stepward.vm.machine.branches import branch_started
-from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, prepare, successor_fields
+from stepward.vm.machine.calls import Visit, due_after, objection_to, place_of, prepare
 from stepward.vm.machine.chains import Load, chain_before, link_misfit, link_of, reader, turn_link_misfit
 from stepward.vm.machine.data import completed, refused
 from stepward.vm.machine.deadlines import overdue
@@ -39,7 +39,7 @@ from stepward.vm.machine.memory import UnderWay
 from stepward.vm.machine.moving import FIELDS as MOVE_FIELDS
 from stepward.vm.machine.moving import move_misfit
 from stepward.vm.machine.ordering import open_calls
-from stepward.vm.machine.plan import CallPlan, Plan
+from stepward.vm.machine.plan import CallPlan, Plan, successor_fields
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.sized_once import SizedOnce
 from stepward.vm.machine.state import FRESH, OPEN, SETTLED, CallState, Limits, State, before, visits_of
@@ -319,7 +319,7 @@ def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
         due |= (
             {"kind": "success"}
             if step.is_parallel
-            else {"kind": "success", **successor_fields(plan, step.transitions["success"])}
+            else {"kind": "success", **successor_fields(plan.steps, step.transitions["success"])}
         )
     elif verdict == "abandon":
         due |= {"ends": "CANCELLED", "reason": "abandoned"}
@@ -425,7 +425,7 @@ def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallSt
         due.add("error_name")
     if kind in SETTLED and not step.is_parallel:
         transition = step.leaving(kind, name)
-        due |= set() if transition is None else successor_fields(plan, transition).keys()
+        due |= set() if transition is None else successor_fields(plan.steps, transition).keys()
     may = {"rule"} if call.is_model and "error" in due else {"unknown"} if kind == "again" and call.writes else set()
     if not due <= happened.body.keys() <= due | may or happened.body.get("unknown", True) is not True:
         return f"its fields are not those of an attempt that came to `{kind}`"

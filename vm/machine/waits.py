@@ -12,12 +12,12 @@ from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import LARGEST, is_sealed
 from stepward.vm.language.steps import WaitStep
 from stepward.vm.language.steps.wait import LONGEST_WAIT, microseconds, moment
-from stepward.vm.machine.calls import place_of, successor_fields
+from stepward.vm.machine.calls import place_of
 from stepward.vm.machine.data import filled
 from stepward.vm.machine.events import RUNNING, SUSPENDED, Action, Event, event
 from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.leaving import enter, leave, step_of
-from stepward.vm.machine.plan import Plan, StepPlan
+from stepward.vm.machine.plan import Plan, StepPlan, successor_fields
 from stepward.vm.machine.state import Reader, State, visits_of
 
 FOR: Final = "for"
@@ -53,7 +53,7 @@ def dated(action: Action, now: int) -> Action:
 def wait_over(plan: Plan, here: State, now: int) -> Event:
     """Return the event that ends a wait; `here` is the state as its frame sees it, `now` in microseconds."""
     step = plan.steps[here.at]
-    leaving = successor_fields(plan, step.transitions["success"])
+    leaving = successor_fields(plan.steps, step.transitions["success"])
     return event("waited", {**place_of(here, step.id, visits_of(here, step)), **leaving}, {"time": now})
 
 
@@ -80,4 +80,4 @@ def waited(plan: Plan, state: State, event: Event) -> State:
     if event.note["time"] < state.due:
         raise MisfitError(f"`{step.id}` ends its wait before the time")
     state = state._replace(status=RUNNING, due=0)
-    return leave(plan, state, step, event, step.transitions["success"], ([], 0, (step.part,), (), 0))
+    return leave(plan, state, step, event, step.transitions["success"], [])
