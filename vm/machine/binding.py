@@ -50,7 +50,7 @@ def named_steps(chain: Sequence[History]) -> Iterator[Named]:
     """Yield the steps that rules of a chain of runs are about, and not those that they ask for."""
     homes = [parts_of(history.plan.program) for history in chain]
     runs = [history.run for history in chain]
-    seen = set[tuple[str, str, str]]()
+    seen = set[tuple[AnyRule, str, str]]()  # two policies may give different rules one name
     for number, history in enumerate(chain):
         of_policies = [rule for terms in history.plan.terms for one in terms.policies for rule in one.guardrails]
         own = [(rule, number) for rule in history.plan.program.guardrails]
@@ -58,8 +58,8 @@ def named_steps(chain: Sequence[History]) -> Iterator[Named]:
             selected = protected(rule)[:1] if isinstance(rule, FollowedBy) else protected(rule)
             for name in (one.step for one in selected if isinstance(one, StepSelector)):
                 home = next((one for one in range(first, len(chain)) if name in homes[one]), None)
-                if home is not None and (rule.name, runs[home], name) not in seen:
-                    seen.add((rule.name, runs[home], name))
+                if home is not None and (plain_rule(rule), runs[home], name) not in seen:
+                    seen.add((plain_rule(rule), runs[home], name))
                     yield Named(rule, runs[home], homes[home][name])
 
 
@@ -76,13 +76,13 @@ def require_bound(
     for rule, run, step in named_steps(chain):
         about = f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`"
         if not isinstance(step, ToolCall | LlmCall):
-            if LOST not in accept and not _is_there(own, step) and not _lacks_end(own.values(), step):
+            if LOST not in accept and not _keeps(own, step) and not _lacks_end(own.values(), step):
                 what = f"{LOST}: {about}, and the program has no step of this id and {_kind(step)}"
                 raise RunRefused(what, f"give the step that takes its place the id `{step.id}`, or add one", LOST)
             continue
-        for part in _others(own.values(), step):
-            if not any(_is_same(part, one.get(part.id), kept) for one in known):
-                raise RunRefused(f"{about}, and `{part.id}` {_same(step)}, too", _bound_help(own, step, part))
+        for part in _doing_the_same(own.values(), step):
+            if not any(_was_made(part, one.get(part.id), kept) for one in known):
+                raise RunRefused(f"{about}, and `{part.id}` {_deed(step)}, too", _bound_help(own, step, part))
 
 
 def require_moved_bound(chain: Sequence[History], version: Program, reached: Collection[str]) -> None:
@@ -95,23 +95,24 @@ def require_moved_bound(chain: Sequence[History], version: Program, reached: Col
     known = [parts_of(history.plan.program) for history in chain]
     for rule, run, step in named_steps(chain):
         about = f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`"
-        is_same = _is_there(own, step) and getattr(own[step.id], "tool", None) == getattr(step, "tool", None)
-        if is_same and _says(version, rule):
+        is_same = _keeps(own, step) and getattr(own[step.id], "tool", None) == getattr(step, "tool", None)
+        if is_same and _has_rule(version, rule):
             continue
         if not isinstance(step, ToolCall | LlmCall):
             if not is_same:
                 what = f"{about}, and the version has no step of this id and {_kind(step)}"
                 raise RunRefused(what, "keep the step, so that the rule holds for it")
             continue
-        for part in _others((own[name] for name in sorted(reached) if name in own), step):
-            is_kept = any(_is_same(part, one.get(part.id), None) for one in known)
-            if not is_kept and not _says_of(version, rule, part):
-                what = f"{about}, and `{part.id}` of the version {_same(step)}, too"
+        for part in _doing_the_same((own[name] for name in sorted(reached) if name in own), step):
+            is_kept = any(_was_made(part, one.get(part.id), None) for one in known)
+            if not is_kept and not _has_rule_for(version, rule, part):
+                what = f"{about}, and `{part.id}` of the version {_deed(step)}, too"
                 says = f"give the version a rule that says the same of `{part.id}`"
                 raise RunRefused(what, f"{_bound_help(own, step, part)}, or {says}")
 
 
-def _is_there(own: Mapping[str, AnyPart], step: AnyPart) -> bool:
+def _keeps(own: Mapping[str, AnyPart], step: AnyPart) -> bool:
+    """Return whether a program has a step as it was: its id, its type, and how it ends."""
     there = own.get(step.id)
     is_alike = getattr(there, "type", None) == step.type
     return is_alike and getattr(there, "outcome", None) == getattr(step, "outcome", None)
@@ -148,7 +149,7 @@ def _bound_help(own: Mapping[str, AnyPart], step: AnyPart, part: AnyPart) -> str
     return f"make the call in step `{step.id}` of the program itself, and leave `{part.id}` out"
 
 
-def _others(own: Collection[AnyPart] | Iterator[AnyPart], step: AnyPart) -> Iterator[AnyPart]:
+def _doing_the_same(own: Collection[AnyPart] | Iterator[AnyPart], step: AnyPart) -> Iterator[AnyPart]:
     """Yield the parts with another id that do what a step does: call its tool, or ask a model the same."""
     for part in own:
         match step, part:
@@ -177,16 +178,17 @@ def _words_of(prompt: str) -> list[str]:
     return re.findall(r"\w+", plain.casefold())
 
 
-def _same(step: AnyPart) -> str:
+def _deed(step: AnyPart) -> str:
+    """Return what a call does, in words."""
     return f"calls `{step.tool}`" if isinstance(step, ToolCall) else "asks a model the same"
 
 
-def _is_same(part: AnyPart, before: AnyPart | None, kept: Collection[str] | None) -> bool:
+def _was_made(part: AnyPart, before: AnyPart | None, kept: Collection[str] | None) -> bool:
     """Return whether a call is one that was there before; with `kept`, it may read only these variables."""
-    told = [tuple(template.value for template in one.templates) for one in (part, before) if one is not None]
-    if len(told) < 2 or told[0] != told[1] or getattr(part, "tool", None) != getattr(before, "tool", None):
+    if before is None or getattr(part, "tool", None) != getattr(before, "tool", None):
         return False
-    return kept is None or _read_by(told[0]) <= set(kept)
+    asked, known = (tuple(template.value for template in one.templates) for one in (part, before))
+    return asked == known and (kept is None or _read_by(asked) <= set(kept))
 
 
 def _read_by(values: object) -> set[str]:
@@ -195,12 +197,12 @@ def _read_by(values: object) -> set[str]:
     return {piece.names[0] for piece in found if isinstance(piece, Reference)}
 
 
-def _says(version: Program, rule: AnyRule) -> bool:
+def _has_rule(version: Program, rule: AnyRule) -> bool:
     """Return whether a version has a rule as it was."""
     return plain_rule(rule).to_data() in [plain_rule(one).to_data() for one in version.guardrails]
 
 
-def _says_of(version: Program, rule: AnyRule, part: AnyPart) -> bool:
+def _has_rule_for(version: Program, rule: AnyRule, part: AnyPart) -> bool:
     """Return whether a version says of a call what a rule says of a step, by its id or by its tool.
 
     Only `requires` and `never` remember nothing of what the step itself has done: of others the past would be lost.
@@ -208,10 +210,11 @@ def _says_of(version: Program, rule: AnyRule, part: AnyPart) -> bool:
     selectors: list[Selector] = [StepSelector(step=part.id)]
     if isinstance(part, ToolCall):
         selectors.append(ToolSelector(tool=part.tool))
-    return any(_is_alike(one, rule, selectors) for one in version.guardrails)
+    return any(_says_the_same(one, rule, selectors) for one in version.guardrails)
 
 
-def _is_alike(one: AnyRule, rule: AnyRule, selectors: Collection[Selector]) -> bool:
+def _says_the_same(one: AnyRule, rule: AnyRule, selectors: Collection[Selector]) -> bool:
+    """Return whether one rule says of what the selectors name all that another one says of its own step."""
     if isinstance(one, Requires) and isinstance(rule, Requires):
         return one.protects in selectors and (one.requires, one.fresh) == (rule.requires, rule.fresh)
     if isinstance(one, Never) and isinstance(rule, Never):

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from stepward.vm.language.past import asked_steps
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.language.steps import InvokeStep, ToolCall, parts
-from stepward.vm.machine.binding import require_bound
+from stepward.vm.language.steps import InvokeStep, ToolCall
+from stepward.vm.machine.binding import parts_of, require_bound
 from stepward.vm.machine.continuing import (
     BUDGETS,
     ENDINGS,
@@ -162,9 +162,9 @@ def _require_same_steps(program: Program, chain: Sequence[History]) -> None:
 
     Such a step would satisfy the rule, whatever it does.
     """
-    own = {part.id: part for step in program.layout.steps for _, part in parts(step)}
+    own = parts_of(program)
     for history in chain:
-        before = {part.id: part for step in history.plan.program.layout.steps for _, part in parts(step)}
+        before = parts_of(history.plan.program)
         for rule in history.plan.program.guardrails:
             for name in asked_steps(rule):
                 if name in own and not _is_same_call(own[name], before.get(name)):

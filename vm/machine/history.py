@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import NotCanonicalError, Sealed, canonical, restored
 from stepward.vm.journal.chain import read_together
@@ -39,6 +39,10 @@ class History(NamedTuple):
     secrets: Mapping[str, bytes]
 
 
+_NUMBERS: Final = frozenset({"attempt", "due", "performance", "started", "time", "tokens", "took", "visit"})
+"""The fields of bodies and notes that are whole numbers. `true` equals 1, and would name another key or token."""
+
+
 def checked_records(run: str, entries: Sequence[Entry]) -> tuple[Record, ...]:
     """Return the records of entries; raises JournalError at the first break of their chain."""
     records, previous = [], NO_DIGEST
@@ -59,6 +63,10 @@ def checked_records(run: str, entries: Sequence[Entry]) -> tuple[Record, ...]:
 
 def event_of(record: Record, unseal: Unseal) -> Event:
     """Return the event of a record; raises JournalError if it can't be read."""
+    for fields in (record.body, record.note):
+        for name in sorted(_NUMBERS & fields.keys()):
+            if type(fields[name]) is not int:
+                raise JournalError(f"record {record.seq}: its `{name}` is no whole number; see `stepward verify`")
     try:
         body = restored(record.body, unseal)
     except NotCanonicalError as error:
@@ -174,7 +182,7 @@ def stored_plan(
     the dialect of patterns in its first record.
     """
     return Plan(
-        build_program(_document(journal, program), None, patterns),
+        build_program(stored_document(journal, program), None, patterns),
         _policies(journal, policies, patterns),
         waived,
         [Terms(tuple(_policies(journal, digests, RE2)), frozenset(lifted)) for digests, lifted in later],
@@ -182,11 +190,13 @@ def stored_plan(
 
 
 def _policies(journal: Journal, digests: Sequence[str], patterns: str | None) -> list[Policy]:
-    return [Policy.from_record(_document(journal, digest), patterns) for digest in digests]
+    return [Policy.from_record(stored_document(journal, digest), patterns) for digest in digests]
 
 
-def _document(journal: Journal, digest: str) -> Any:
-    text = journal.document(digest)
+def stored_document(journal: Journal, digest: str, what: str = "document") -> Any:
+    """Return the plain data of a stored document; raises JournalError, which says `what` it is, for another digest."""
+    text = journal.document(digest) if type(digest) is str else None  # a forged record may name anything
     if type(text) is not bytes or document_digest(text) != digest:
-        raise JournalError(f"the document `{digest[:16]}…` is missing, or not what was kept; see `stepward verify`")
+        why = "is missing, or not what was kept; see `stepward verify`"
+        raise JournalError(f"the {what} `{str(digest)[:16]}…` {why}")
     return plain(read_document(text))

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import ErasedError, is_sealed, opened
-from stepward.vm.journal.store import Journal, JournalError
+from stepward.vm.journal.store import Journal
 from stepward.vm.language.guardrails import AnyRule, plain_rule
 from stepward.vm.language.loading import build_program
 from stepward.vm.language.node import plain as plain_data
@@ -21,7 +21,7 @@ from stepward.vm.language.past import asked_steps
 from stepward.vm.language.policy import Policy, plain
 from stepward.vm.language.program import Program
 from stepward.vm.language.rest import Left, NoRestError, Rest, rest_of
-from stepward.vm.language.steps import ForEachStep, ToolCall, parts
+from stepward.vm.language.steps import ForEachStep, ToolCall
 from stepward.vm.machine.authority import breach
 from stepward.vm.machine.binding import parts_of, require_moved_bound
 from stepward.vm.machine.calls import ended, place_of
@@ -35,8 +35,8 @@ from stepward.vm.machine.continuing import (
 from stepward.vm.machine.due import first_wait
 from stepward.vm.machine.events import MOVED, Event, event
 from stepward.vm.machine.handing import readable, stated_type, type_of, values_read
-from stepward.vm.machine.history import History, applied, fold
-from stepward.vm.machine.plan import Plan, Terms, policy_digest, read_document, successor_fields
+from stepward.vm.machine.history import History, applied, fold, stored_document
+from stepward.vm.machine.plan import Plan, Terms, policy_digest, successor_fields
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.state import visits_of
 from stepward.vm.machine.turns import is_turn
@@ -72,13 +72,8 @@ class Rehearsal(NamedTuple):
 
 
 def version_of(journal: Journal, digest: str, granted: Mapping[str, Any]) -> Version:
-    """Return a version from its stored document; raises JournalError if that is missing."""
-    from stepward.vm.journal.records import document_digest
-
-    text = journal.document(digest)
-    if type(text) is not bytes or document_digest(text) != digest:
-        raise JournalError(f"the version `{digest[:16]}…` is missing, or not what was kept; see `stepward verify`")
-    return Version(build_program(plain_data(read_document(text)), None, RE2), digest, granted)
+    """Return a version from its stored document; raises JournalError if that does not match its digest."""
+    return Version(build_program(stored_document(journal, digest, "version"), None, RE2), digest, granted)
 
 
 # -- whether a run may move --------------------------------------------------------------------------------------------
@@ -93,9 +88,8 @@ def require_movable(last: History, version: Version) -> None:
     if version.program.language != plan.program.language:
         raise RunRefused(f"the version has to say `language: {plan.program.language}`, as run `{run}` does")
     step = plan.steps[last.state.at]
-    own = {part.id: part for one in version.program.layout.steps for _, part in parts(one)}
+    own, before = parts_of(version.program), parts_of(plan.program)
     _require_same(step.step, own.get(step.id), f"on which run `{run}` waits")
-    before = {part.id: part for one in plan.program.layout.steps for _, part in parts(one)}
     rules: list[AnyRule] = [rule for policy in plan.policies for rule in policy.guardrails]
     for rule in (*plan.program.guardrails, *rules):
         for name in asked_steps(rule):
@@ -352,13 +346,8 @@ def move_misfit(chain: Sequence[History], found: History, journal: Journal) -> s
 
 def recorded(journal: Journal, moved: Event) -> list[Policy]:
     """Return the policies that a record `moved` names, without what the runs before left of their rules."""
-    found = []
-    for digest in moved.body["policies"]:
-        text = journal.document(digest)
-        if type(text) is not bytes:
-            raise JournalError(f"the policy `{str(digest)[:16]}…` is missing; see `stepward verify`")
-        found.append(plain(Policy.from_record(plain_data(read_document(text)), RE2)))
-    return found
+    documents = (stored_document(journal, digest) for digest in moved.body["policies"])
+    return [plain(Policy.from_record(data, RE2)) for data in documents]
 
 
 def _as_it_was(found: History, number: int) -> History:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepward.vm import ExecutionVM, MemoryJournal, Program, RunRefused, ScriptedModel, Suspend
+from stepward.vm import ExecutionVM, MemoryJournal, Policy, Program, RunRefused, ScriptedModel, Suspend
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine import moving
 from stepward.vm.machine.replay import replayer
@@ -55,10 +55,10 @@ def first(rule: dict[str, Any], *more: dict[str, Any], **changes: Any) -> dict[s
 class Desk:
     """A machine with one run of a program, that waits or that has used up its steps."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: dict[str, Any], policy: Any = ()) -> None:
         self.journal = MemoryJournal()
         tools = {"ask": lambda: Suspend("may it?"), "pay": lambda sum: None, "mail": lambda: None}
-        self.vm = ExecutionVM(tools, ScriptedModel({"*": ["yes"]}), self.journal, **CHECKS)
+        self.vm = ExecutionVM(tools, ScriptedModel({"*": ["yes"]}), self.journal, policy, **CHECKS)
         self.run = self.vm.run_sync(Program.from_dict(data), {"a": 900, "b": 2}, run_id="r")
 
     def refuses(self, what: Callable[[], Any]) -> str | None:
@@ -139,6 +139,20 @@ def test_a_second_step_beside_that_of_a_rule_is_refused_unless_the_version_has_t
     assert Desk(data).moves({**new, "guardrails": []}) is None, "`small` was no step of the rule before"
     new["steps"][0]["args"]["sum"] = 900
     assert "`small` of the version calls `pay`" in str(Desk(data).moves({**new, "guardrails": []}))
+
+
+@pytest.mark.parametrize("name", ["rule", "other"])
+def test_rules_of_one_name_each_count(name: str) -> None:
+    """The version says of `more` what its own rule says of `large`; the rule of the policy says something else."""
+    policy = Policy.from_dict({"policy": "gate", "guardrails": [{"name": name, "at_most_once": LARGE}]})
+    data = first(RULES["requires"])
+    data["steps"][5]["next_step"] = "more"
+    data["steps"].insert(6, pay("more", next_step="end"))
+    data["guardrails"].append({"name": "too", **RULES["requires"], "protects": {"step": "more"}})
+    assert Desk(first(RULES["requires"])).moves(data) is None
+    found = Desk(first(RULES["requires"]), policy).moves(data)
+    assert found is not None
+    assert found.startswith(f"guardrail `{name}` of run `r` is about `large`, and `more` of the version calls `pay`")
 
 
 def test_a_version_may_do_without_the_call_or_leave_the_rest_unreached() -> None:

@@ -186,6 +186,17 @@ def test_what_no_machine_starts_and_what_has_an_ill_shape_is_found_in_words(forg
     assert any(words in fault for fault in faults), faults
 
 
+@pytest.mark.parametrize("value", [True, "1", None], ids=repr)
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [("body", "visit"), ("note", "attempt"), ("note", "performance"), ("note", "started"), ("note", "took")],
+)
+def test_a_number_of_an_attempt_is_a_whole_number(place: str, name: str, value: Any) -> None:
+    """`true` equals 1: a run with such a number was in order, and its resume tokens were of no use."""
+    faults = rewritten(lambda data: data[1][place].update({name: value}))
+    assert any(f"its `{name}` is no whole number" in fault for fault in faults), faults
+
+
 def test_the_outcome_of_a_call_that_has_started_is_no_rejection() -> None:
     """A write whose intent is there may have happened: no record but an outcome or a doubt follows."""
     tools = {"pay": {"effect": "write", "idempotent": False}}

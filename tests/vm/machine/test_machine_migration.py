@@ -12,6 +12,7 @@ import pytest
 
 from stepward.validator import check_program
 from stepward.vm import ExecutionVM, MemoryJournal, NoSuchRun, Policy, Program, RunRefused, SQLiteJournal, Suspend
+from stepward.vm.journal.store import JournalError
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine import migration
 from stepward.vm.machine.clock import ManualClock
@@ -423,10 +424,22 @@ def forged(desk: Desk, **changes: Any) -> list[str]:
 def test_forged_moves_are_found() -> None:
     assert "policies" in forged(Desk())[0]
     assert "no step" in forged(Desk(), step="agreed")[0] or "performed" in forged(Desk(), step="agreed")[0]
-    assert "missing" in forged(Desk(), program="f" * 64)[0]
+    for odd in ("f" * 64, 7, (7,)):
+        assert "missing" in forged(Desk(), program=odd)[0]
+        assert "missing" in forged(Desk(), policies=(odd,))[0]
     assert forged(Desk(), visit=2) != []
     assert forged(Desk(), more=1) != []
     assert forged(Desk(), granted={"steps": 5}) != []
+
+
+def test_a_run_does_not_go_on_under_a_policy_that_was_changed_in_the_store() -> None:
+    desk = Desk()
+    desk.migrate(version(guardrails=[{"name": "pay-once", "at_most_once": {"tool": "refund"}}]))
+    for digest in desk.history("r").records[-1].body["policies"]:
+        desk.journal._documents[digest] = desk.journal._documents[digest].replace(b"refund", b"nobody")
+    with pytest.raises(JournalError, match="not what was kept"):
+        desk.vm.resume_sync(desk.token, "agree")
+    assert desk.done == []
 
 
 @pytest.mark.parametrize("change", ["program", "reads", "policies"])
