@@ -1,11 +1,13 @@
-"""The machine confirms each call that an allow-list forbids, also where the list stops the run before that call."""
+"""The machine confirms violations under the lists of policies: `allow`, which may stop a run first, and `four_eyes`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paths import BAD
 from stepward.validator import ProgramValidator, Verdict
 from stepward.vm import Policy, Program
 
@@ -64,3 +66,20 @@ def test_each_forbidden_call_is_confirmed(steps: list[dict[str, Any]], allow: li
     broken = [one for one in report.properties if one.name == "allow" and one.verdict is Verdict.VIOLATED]
     assert broken or not any(one.code == "SW403" for one in report.findings)
     assert all(one.evidence.witness is not None for one in broken)
+
+
+WAITING = [
+    path
+    for path in sorted(BAD.rglob("*.yaml"))
+    if ".policy" not in path.name and b"suspends: true" in path.read_bytes()
+]
+
+
+@pytest.mark.parametrize("path", WAITING, ids=lambda path: path.stem)
+def test_a_policy_that_asks_for_two_people_leaves_each_witness(path: Path) -> None:
+    """The machine starts no run of nobody under `four_eyes`; the run of a witness has somebody."""
+    program = Program.load(path)
+    tools = [name for name, spec in program.tools.items() if spec.suspends]
+    policy = Policy.from_dict({"policy": "pair", "four_eyes": tools})
+    alone, under = (ProgramValidator(program, given).validate().findings for given in ([], [policy]))
+    assert [(one.code, one.message) for one in under] == [(one.code, one.message) for one in alone]

@@ -53,6 +53,9 @@ T = TypeVar("T")
 ERROR: Final = "it fails in this witness"
 """The error of a call that fails in a witness."""
 
+STARTER: Final = "somebody"
+"""Who starts the run of a witness, where a policy asks for a name."""
+
 MAX_MACHINES: Final = 8
 """The most machines that are cached, each with its plan of the program."""
 
@@ -315,7 +318,8 @@ class Replayer:
         self._script.play(witness.script)
         self._runs += 1
         name = f"witness-{self._runs}"
-        run = outside_loops(lambda: machine.run_sync(rule_set.program, witness.inputs, run_id=name))
+        by = STARTER if any(policy.four_eyes for policy in rule_set.policies) else None
+        run = outside_loops(lambda: machine.run_sync(rule_set.program, witness.inputs, run_id=name, by=by))
         assert isinstance(machine.journal, MemoryJournal)
         records = tuple(records_of(machine.journal, name))
         moves = tuple(moves_of(records, self._owners, self._each, self._ahead, self._calls))
