@@ -17,6 +17,7 @@ from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import CallSite
 from stepward.vm.language.guardrails import AnyGuard, AnySelector
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.name_types import COPIES, MAX_PATHS
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.order import SiblingRead, endless_branches, misorders, sibling_reads
 from stepward.vm.language.policy import require_distinct
@@ -121,8 +122,15 @@ class ProgramFacts:
 
     def known_fields(self, meant: Resolution) -> list[str]:
         """Return the declared fields of the object that contains the last field of a reference."""
-        specs = [self.meaning.typing.spec((source, meant.fields[:-1])) for source in meant.sources]
-        return [name for spec in specs if spec is not None for name in spec.properties or ()]
+        typing, found = self.meaning.typing, dict[str, None]()
+        owners = [(source, meant.fields[:-1]) for source in meant.sources]
+        for owner in owners:  # it grows by what is copied
+            spec = typing.spec(owner)
+            if spec is not None:
+                found |= dict.fromkeys(spec.properties or ())
+            elif owner[0].kind in COPIES and len(owners) < MAX_PATHS:
+                owners += [one for one in typing.copied_locations(owner) if one not in owners]
+        return list(found)
 
     def hits(self, selector: AnySelector | AnyGuard) -> list[Match]:
         """Return the steps and sub-steps that a selector matches. Results are cached."""

@@ -206,12 +206,16 @@ class MaybeUndefined(EngineRule):
         return context.proofs.failures.attempt(part, lambda: context.proofs.engine.undefined(reading), lambda _: None)
 
     @staticmethod
-    def _meant_field(context: Context, reading: Reading, key: tuple[str, ...]) -> str:
-        """Return the reference that is meant where a type declares fields, and this one is a misspelling of one."""
+    def _undeclared(context: Context, reading: Reading, key: tuple[str, ...]) -> str | None:
+        """Return the help for a field that the type of its owner does not list; None if it lists it, or lists none."""
         assert reading.meant is not None
         fields = reading.meant.fields[: len(key) - len(reading.reference.names) + len(reading.meant.fields)]
         known = context.facts.known_fields(reading.meant._replace(fields=fields))
-        return "" if key[-1] in known else _meant_reference(reading, len(key), known)
+        if not known or key[-1] in known:
+            return None
+        near = _meant_reference(reading, len(key), known)
+        otherwise = f"list `{key[-1]}` under `properties` and `required` of the type of `${written(key[:-1])}`"
+        return f"did you mean `{near}`?" if near else otherwise
 
     def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
         assert reading.meant is not None
@@ -219,7 +223,7 @@ class MaybeUndefined(EngineRule):
         step = context.facts.flow.steps[reading.step].id
         if len(key) > len(reading.reference.names) - len(reading.meant.fields):
             owner = "$" + written(key[:-1])
-            if key[-1] in context.analyses.assignment.required(key[:-1]):
+            if key[-1] in context.analyses.assignment.required(key[:-1]) and _may_be_null(context, key[:-1]):
                 message = f"`{text}` may be undefined here: `{owner}` may be null"
                 help = f"test `{owner} != null` on every path to `{step}`, or declare a type without null"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
@@ -238,10 +242,10 @@ class MaybeUndefined(EngineRule):
                 message = f"`{text}` may be absent: the array may have {'no items' if number == 0 else 'fewer items'}"
                 help = f"test `len({owner}) > {number}` first, or declare the array with `minItems: {number + 1}`"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
-            near = self._meant_field(context, reading, key)
-            if near:
+            undeclared = self._undeclared(context, reading, key)
+            if undeclared is not None:
                 message = f"`{text}` may be absent: its type declares no such field"
-                return self.finding(message, f"did you mean `{near}`?", reading.place, step=step, evidence=evidence)
+                return self.finding(message, undeclared, reading.place, step=step, evidence=evidence)
             if context.facts.body_outputs.lacks_on_the_way(reading.meant):
                 message = f"`{text}` may be absent: an `end` step of the body need not give the field"
                 help = f"give it in the `output` of each `end` step, or test `defined({text})` first"
@@ -258,6 +262,13 @@ class MaybeUndefined(EngineRule):
         message = f"`{text}` may be undefined here"
         help = f"define it on every path to `{step}`, or test `defined({text})` on the way"
         return self.finding(message, help, reading.place, step=step, related=related, evidence=evidence)
+
+
+def _may_be_null(context: Context, owner: tuple[str, ...]) -> bool:
+    """Return whether a value that has fields may be null, by its type; True where that is not known."""
+    meant = context.facts.meaning.names.meaning(owner)
+    view = None if meant is None else context.facts.meaning.typing.view(meant)
+    return view is None or not view.is_known or "null" in view.kinds
 
 
 def _meant_reference(reading: Reading, count: int, known: list[str]) -> str:

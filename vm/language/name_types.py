@@ -253,7 +253,7 @@ class Typing:
         pending = deque(found)
         while pending:
             here = pending.popleft()
-            for copied in self._copied_locations(here):
+            for copied in self.copied_locations(here):
                 if copied[0].kind not in COPIES:
                     continue
                 readers.setdefault(copied, []).append(here)
@@ -275,7 +275,7 @@ class Typing:
                 self._settled[here] = view
                 waiting.update(dict.fromkeys(readers.get(here, ())))
 
-    def _copied_locations(self, location: Location) -> list[Location]:
+    def copied_locations(self, location: Location) -> list[Location]:
         """Return the locations that a `set` name copies; empty if its expression is not a lone reference."""
         source, path = location
         copied = self.copied(source)
@@ -292,12 +292,12 @@ class Typing:
             tree, path = self.made(*location)
             is_made = isinstance(tree, Built) or (is_joined(tree) and path[:1] == (ITEMS,))
             return self._view_of_made(location, tree, path) if is_made else self._stated_view(location)
-        copied = self._copied_locations(location)
+        copied = self.copied_locations(location)
         if not copied:
             return NO_VALUE
         view = union([self._present(one) for one in copied])
-        if not view.is_known:
-            return self._used_view(location)
+        if not view.is_known:  # a field that the declared type of an owner does not list may be absent in a copy, too
+            return self._used_view(location)._replace(optional=view.optional and bool(location[1]))
         if not (view.never and location[1]) and (view.never or not view.kinds):  # what is not there is not copied
             return NO_VALUE
         return view._replace(optional=view.optional and bool(location[1]))
@@ -321,7 +321,8 @@ class Typing:
             found += views if leaf.is_field else [view._replace(optional=False) for view in views]
         known = [view for view in found if view != NO_VALUE and (isinstance(tree, Built) or not view.never)]
         if not all(view.is_known for view in known):
-            return View(is_known=False) if ITEMS in path else self._used_view(location)
+            used = View(is_known=False) if ITEMS in path else self._used_view(location)
+            return used._replace(optional=used.optional or any(view.optional for view in known))
         return union(known)._replace(enum=None) if known else NO_VALUE
 
     def _present(self, location: Location) -> View:
