@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 Data = Mapping[str, Any]
 """A record as plain data: `seq`, `kind`, `body` and `note`, as in the JSON of a run."""
 
-ALWAYS_DIFFERENT: Final = frozenset({"started", "took", "key", "token", "run"})
+ALWAYS_DIFFERENT: Final = frozenset({"started", "took", "due", "time", "key", "token", "run"})
 """The fields of a note that differ between any two runs."""
 
 WHERE_TO: Final = frozenset({"next", "ends", "branch", "kind"})

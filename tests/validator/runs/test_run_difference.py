@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from machines import Bench
+from stepward.validator.report.trace import trace_data
 from stepward.validator.runs.difference import Difference, differences
+from stepward.vm import Program, Suspend
+from stepward.vm.machine.history import load
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from(["", "a"]),
@@ -87,6 +92,61 @@ def test_times_and_keys_are_no_differences() -> None:
     other["note"] |= {"took": 99, "key": "k", "started": 7}
     one["note"]["key"] = "j"
     assert differences([one], [other]) == []
+
+
+ASK = {"id": "a", "type": "tool", "tool": "ask"}
+TIMED: dict[str, dict[str, Any]] = {
+    "a wait": {"steps": [{"id": "w", "type": "wait", "seconds": 5}]},
+    "a limit": {"timeout_seconds": 60, "steps": [{"id": "a", "type": "tool", "tool": "get"}]},
+    "a limit that is over": {"timeout_seconds": 4, "steps": [{"id": "w", "type": "wait", "seconds": 5}]},
+    "a deadline": {"steps": [{**ASK, "deadline_seconds": 60}]},
+    "a deadline that is over": {
+        "steps": [{**ASK, "deadline_seconds": 3, "error_step": "e"}, {"id": "e", "type": "end"}]
+    },
+    "a delay": {
+        "steps": [
+            {
+                "id": "a",
+                "type": "tool",
+                "tool": "fail",
+                "retry": [{"errors": ["any"], "max_attempts": 2, "delay_seconds": 1}],
+            }
+        ]
+    },
+    "items": {
+        "steps": [
+            {
+                "id": "f",
+                "type": "for_each",
+                "items": [1],
+                "as": "n",
+                "max_items": 1,
+                "steps": [{**ASK, "deadline_seconds": 60}],
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("what", TIMED)
+def test_a_run_a_week_later_has_no_difference(what: str) -> None:
+    """Whatever the machine writes down by the clock is left out."""
+    tools = {"ask": {"effect": "none", "suspends": True}, "get": {"effect": "read"}, "fail": {"effect": "read"}}
+    made = Program.from_dict({"name": "p", "language": 2, "tools": tools, **TIMED[what]})
+    bench = Bench({"ask": lambda: Suspend(None), "get": lambda: 1, "fail": _fail})
+    data = []
+    for name in ("first", "second"):
+        bench.vm.run_sync(made, {}, run_id=name)
+        bench.clock.time += 7 * 86_400 * 1_000_000
+        bench.vm.recover_sync()
+        found = load(bench.journal, name, bench.stored)
+        assert found is not None
+        data.append(trace_data(found))
+    assert differences(*data) == []
+
+
+def _fail() -> None:
+    raise ValueError("no")
 
 
 def test_a_second_visit_is_another_event() -> None:
