@@ -12,7 +12,7 @@ from typing import Any
 from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import ErasedError, Sealed, Secret, opened
 from stepward.vm.journal.records import NO_DIGEST, TRACE_TAG
-from stepward.vm.language.steps import ForEachStep, InvokeStep
+from stepward.vm.language.steps import Failing, ForEachStep, InvokeStep
 from stepward.vm.language.steps.catching import BAD_ARGUMENTS, BAD_VALUE, TOO_MANY_ITEMS
 from stepward.vm.language.transitions import Ending
 from stepward.vm.machine.calls import (
@@ -78,13 +78,14 @@ def _items(value: Any) -> tuple[Any, ...] | None:
 
 def _unstarted(plan: Plan, state: State, step: StepPlan, visit: int, why: str, name: str) -> Event:
     """Return the event of a for_each step that fails before its first item; `name` is that of the error."""
-    kind = _outcome_of(step)
+    kind = kind_of_failure(step)
     said = {"error": f"`{step.id}` can't start: {why}", "kind": kind, **place_of(state, step.id, visit)}
     return event("blocked", said | named(plan, name) | after(plan, step, kind, name))
 
 
-def _outcome_of(step: StepPlan) -> str:
-    assert isinstance(step.step, ForEachStep)
+def kind_of_failure(step: StepPlan) -> str:
+    """Return what a failed step comes to: `on_error: skip` makes it one that is skipped."""
+    assert isinstance(step.step, Failing)
     return "skipped" if step.step.on_error == "skip" else "failed"
 
 
@@ -102,13 +103,24 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
             why = "" if state.is_once_sized else f"`{step.id}` can't end: {too_large}"
             return ended(plan, state, "FAILED", "error", why)
         return event("joined", said | {"kind": "success", **after(plan, plan.steps[body.next], "success", "")})
-    said |= {"error": failed.error, **named(plan, failed.name)}
-    if each.round < body.attempts:
+    return failed_items(plan, state, step, said, each.round, failed)
+
+
+def failed_items(
+    plan: Plan, state: State, step: StepPlan, said: dict[str, Any], attempt: int, failure: Failure
+) -> Event:
+    """Return the event with which an attempt of a for_each step ends of which an item has failed.
+
+    `said` are the fields that name the step, `attempt` numbers the attempts, and `failure` is the error of the item.
+    """
+    body = plan.bodies[step.position]
+    said = said | {"error": failure.error, **named(plan, failure.name)}
+    if attempt < body.attempts:
         if out_of_steps(plan, state, 1):
             return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
         return event("joined", said | {"kind": "again"})
-    kind = _outcome_of(step)
-    return event("joined", said | {"kind": kind, **after(plan, plan.steps[body.failed], kind, failed.name)})
+    kind = kind_of_failure(step)
+    return event("joined", said | {"kind": kind, **after(plan, plan.steps[body.failed], kind, failure.name)})
 
 
 # -- the states after --------------------------------------------------------------------------------------------------
@@ -186,7 +198,7 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
     return state._replace(
         at=body.next,
         calls=None,
-        slots=put(state.slots, [*cleared(body), *kept]),
+        slots=put(state.slots, [*body.blank, *kept]),
         size=state.size - _size_in(state, body),
         each=each,
         frames=state.frames[:-1],
@@ -251,11 +263,6 @@ def listed(failures: Iterable[tuple[int, Failure]]) -> tuple[Any, ...]:
     return tuple(
         FrozenMap({"error": failure.error, "error_name": failure.name, "index": number}) for number, failure in failures
     )
-
-
-def cleared(body: BodyPlan) -> Iterable[tuple[int, Any]]:
-    """Return the changes by which a body has neither values nor visits of its own."""
-    return body.blank
 
 
 def _size_in(state: State, body: BodyPlan) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps.catching import DEPENDENCY
-from stepward.vm.machine.bodies import cleared, listed, memories_of, trace_of_branches
-from stepward.vm.machine.calls import after, ended, item_started, named, out_of_steps, place_of
+from stepward.vm.machine.bodies import failed_items, kind_of_failure, listed, memories_of, trace_of_branches
+from stepward.vm.machine.calls import after, ended, item_started, named, place_of
 from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.forks import MisfitError, branch_of, may_start, member
 from stepward.vm.machine.keys import FrameName
@@ -89,7 +89,9 @@ def join(plan: Plan, state: State) -> Event:
     step, last = plan.steps[fork.at], plan.steps[_join_of(plan, fork)]
     said = place_of(state, step.id, fork.visit)
     if fork.has_stopped:
-        return _stopped(plan, state, step, said)
+        # The first failure in the order of the list, whichever item failed first in time.
+        failure = next(branch.failure for branch in fork.branches if branch.failure is not None)
+        return failed_items(plan, state, step, said, fork.round, failure)
     failures = failures_of(plan, state) if fork.items is None else []  # items that fail are skipped
     too_large = oversize(plan, state, step, _output(plan, state), state.limits.state_bytes)
     if too_large is not None:
@@ -99,25 +101,9 @@ def join(plan: Plan, state: State) -> Event:
     own = [one for one in failures if one[1].name != DEPENDENCY] or failures
     said |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
     said |= named(plan, own[0][1].name)
-    kind = _outcome_of(step)
+    kind = kind_of_failure(step)
     name = str(said.get("error_name", ""))
     return event("joined", said | {"kind": kind, **after(plan, last, kind, name)})
-
-
-def _stopped(plan: Plan, state: State, step: StepPlan, said: dict[str, Any]) -> Event:
-    """Return the event that ends a for_each step of which an item has failed, or that begins another attempt.
-
-    The error is that of the first such item in the order of the list, whichever failed first in time.
-    """
-    fork, body = _fork(state), plan.bodies[step.position]
-    failure = next(branch.failure for branch in fork.branches if branch.failure is not None)
-    said |= {"error": failure.error, **named(plan, failure.name)}
-    if fork.round < body.attempts:
-        if out_of_steps(plan, state, 1):
-            return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
-        return event("joined", said | {"kind": "again"})
-    kind = _outcome_of(step)
-    return event("joined", said | {"kind": kind, **after(plan, plan.steps[body.failed], kind, failure.name)})
 
 
 def _join_of(plan: Plan, fork: Fork) -> int:
@@ -131,10 +117,6 @@ def _output(plan: Plan, state: State) -> Any:
     if fork.items is None:
         return FrozenMap(_outputs(plan, state))
     return tuple(None if one.output is UNDEFINED else one.output for one in fork.branches)
-
-
-def _outcome_of(step: StepPlan) -> str:
-    return "skipped" if getattr(step.step, "on_error", "fail") == "skip" else "failed"
 
 
 def _outputs(plan: Plan, state: State) -> dict[str, object]:
@@ -179,10 +161,10 @@ def _begun(plan: Plan, state: State, number: int, event: Event) -> State:
         raise MisfitError("a branch starts that can't start now")
     position, _, before = member(plan, fork, number)
     body = plan.bodies[position]
-    given, earlier, given_size = [*cleared(body)], [], 0
+    given, earlier, given_size = [*body.blank], [], 0
     for one in sorted(before):
         branch = fork.branches[one]
-        given += _bound(plan.steps[owner_of(plan, fork, one)], branch)
+        given += output_changes(plan.steps[owner_of(plan, fork, one)], branch.output)
         earlier.append(branch.monitors)
         given_size += _size(branch.output)
     if fork.items is not None:
@@ -213,11 +195,6 @@ def _size(output: object) -> int:
     return 0 if output is UNDEFINED else recorded_size(output)
 
 
-def _bound(step: StepPlan, branch: Branch) -> list[tuple[int, object]]:
-    """Return the changes by what a branch came to."""
-    return output_changes(step, branch.output)
-
-
 def _joined_branches(plan: Plan, state: State, event: Event) -> State:
     """Apply the end of a step with branches."""
     fork, kind = _fork(state), event.body["kind"]
@@ -238,7 +215,9 @@ def _joined_branches(plan: Plan, state: State, event: Event) -> State:
     for position, branch in zip(layout.branches, fork.branches, strict=True):
         one = plan.steps[position]
         failure = failures.get(one.id)
-        changes += _bound(one, branch) if failure is None else failure_changes(one, failure.error, failure.name)
+        changes += (
+            output_changes(one, branch.output) if failure is None else failure_changes(one, failure.error, failure.name)
+        )
     output = FrozenMap(_outputs(plan, state))
     if kind == "success":
         changes += output_changes(step, output)
