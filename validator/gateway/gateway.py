@@ -285,8 +285,9 @@ class Gateway:
 
     def _desk(self, caller: Caller) -> Desk:
         if caller.name not in self._desks:
-            desk = self._desks[caller.name] = Desk(caller, self._operator, self._stop)
-            self._restore(desk)
+            desk = Desk(caller, self._operator, self._stop)
+            self._restore(desk)  # before anybody sees it: this may fail, and then the limits would hold for less
+            self._desks[caller.name] = desk
         return self._desks[caller.name]
 
     def _restore(self, desk: Desk) -> None:

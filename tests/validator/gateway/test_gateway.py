@@ -20,6 +20,7 @@ from stepward.validator.gateway.judging import MAX_CHARACTERS, judge
 from stepward.validator.gateway.metering import LimitReached, Meter, MeteredModel
 from stepward.validator.gateway.refusals import Refused
 from stepward.vm import DeliveryRefused, ModelFailed, ModelReply, ModelRequest, Policy, ScriptedModel, Suspend
+from stepward.vm.journal.store import JournalError
 
 
 def test_a_run_waits_for_a_person_and_is_polled_and_verified(house: House) -> None:
@@ -195,6 +196,27 @@ def test_runs_per_hour_hold_for_racing_requests_and_after_a_restart(tmp_path: Pa
     first, *others = asyncio.run(races())
     assert first["status"] == "pending"
     assert [str(one) for one in others] == ["you may start 1 runs an hour"] * 2
+
+
+def test_runs_of_the_last_hour_count_though_the_journal_fails_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path, runs_per_hour=1)
+
+    def fails(**_: Any) -> Any:
+        raise JournalError("the disk failed")
+
+    async def starts() -> None:
+        await house.gateway().run_program(house.model, PAYS, None, {"sum": 5})
+        gateway = house.gateway()
+        with monkeypatch.context() as broken:
+            broken.setattr(house.journal, "rows", fails)
+            with pytest.raises(Refused, match="the journal can't be used now"):
+                await gateway.run_program(house.model, PAYS, None, {"sum": 5})
+        with pytest.raises(Refused, match="you may start 1 runs an hour"):
+            await gateway.run_program(house.model, PAYS, None, {"sum": 5})
+
+    asyncio.run(starts())
 
 
 def test_a_run_that_the_machine_refuses_is_not_counted(tmp_path: Path) -> None:
