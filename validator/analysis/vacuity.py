@@ -1,4 +1,4 @@
-"""Guardrails that name what the program or the body does not have, or an `end` step where it does not count (SW407).
+"""Guardrails that name what the program or the body does not have, or an `end` step where that has no effect (SW407).
 
 A selected step that no run reaches is SW102 or SW103: those findings say what to do, so the rule is not reported.
 """
@@ -52,10 +52,10 @@ def vacuous(facts: ProgramFacts, rule: AnyRule, origin: Origin, owner: int | Non
 
 
 def is_explained(facts: ProgramFacts, rule: AnyRule, owner: int | None = None) -> bool:
-    """Return whether a rule asks for a name that the program does not have, but for one that it has almost, for a step
-    outside of its body, or for an `end` step.
+    """Return whether SW407 explains why steps break a rule, so that they are not reported, too.
 
-    Steps that break such a rule break it for that cause, or it can be said only when the name is right.
+    The rule asks for a name that the program has in another spelling, for a step outside of its body, or for an `end`
+    step. Whether the steps are right can be said when the name is.
     """
     for selector in _needed(rule):
         if not hits_in(facts, selector, owner) and (facts.hits(selector) or _near(facts, selector)):

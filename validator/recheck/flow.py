@@ -55,7 +55,6 @@ def takes(errors: tuple[str, ...] | None, name: str) -> bool:
 
 FAILS: Final = Transition("failed", END, "FAILED")
 UNCOVERED: Final = Transition("uncovered", END, "FAILED")
-STALLS: Final = Transition("visits", END, "STALLED")
 
 
 class Control:

@@ -176,7 +176,8 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
     names = references([tree])
     splits = steps.fitting(names, steps.environment(names, step, state))  # `$a + $a == 'ab'` reads one value twice
     may_overflow = steps.origins.may_overflow(tree)
-    for answer in {one for split in splits for one in truths(tree, split, may_overflow=may_overflow)}:
+    known = {one for split in splits for one in truths(tree, split, may_overflow=may_overflow)}
+    for answer in (one for one in (True, False, None) if one in known):  # the order of a set with None may vary
         yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
 
 

@@ -22,7 +22,6 @@ from stepward.vm.journal.store import JournalError
 RUNS: Final = ("r", "s", "é")
 NAMES: Final = ("a", "b")
 MASTERS: Final = (None, bytes(range(32)), b"m" * 32)
-REFERENCES: Final = ("x", "y", "")
 
 
 class Labels:

@@ -1,14 +1,14 @@
-"""Paths on which more items of a for_each step fail, or succeed: for what asks `$id.errors` what failed, and for what
-asks the list of the step.
+"""Paths on which more items of a for_each step fail, or succeed.
 
-To a path, both lists are any. A run needs items that fail as the errors say, and as many as the list has. So frames
-are put before those of the path, or in their place, and the machine says which of them show what was asked.
+A condition may read `$id.errors`, or the list of the step. On a path both may be any list. A run needs items that fail
+as the errors say, and as many items as the list has. So frames are put before those of the path, or in their place,
+and the machine decides which of these paths is a run that shows the violation.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -72,7 +72,7 @@ def with_other_items(
     `known` is what the engine knows on the path, as for `Witnesses.confirm`.
     """
     begun, shown = witnesses.replayer.steps, None
-    for moves, others in islice(_with_other_items(witnesses.facts, path, known), MAX_PATHS):
+    for moves, others in islice(_candidates(witnesses.facts, path, known), MAX_PATHS):
         if witnesses.replayer.steps - begun > min(MAX_RECORDS, witnesses.left_for_items):
             break
         found = witnesses.confirm(claim, kind, moves, others, MAX_OF_ONE)
@@ -83,9 +83,8 @@ def with_other_items(
     return shown
 
 
-def _with_other_items(
-    facts: ProgramFacts, path: Sequence[Move], known: Known
-) -> Iterator[tuple[tuple[Move, ...], Known]]:
+def _candidates(facts: ProgramFacts, path: Sequence[Move], known: Known) -> Iterator[tuple[tuple[Move, ...], Known]]:
+    """Yield the paths with more items in one of their for_each steps, each with what is known on it."""
     asked = _asked(facts)
     begun = [number for number, move in enumerate(path) if move.opens]
     for number in begun:
@@ -240,43 +239,36 @@ def _texts(facts: ProgramFacts) -> set[Any]:
 def _put(path: Sequence[Move], known: Known, at: int, frames: Sequence[Frame]) -> tuple[tuple[Move, ...], Known]:
     """Return a path with frames at a position, and what is known on it."""
     new = [move for frame in frames for move in frame.moves]
-    errors = {(number if number < at else number + len(new), name): one for (number, name), one in known.errors.items()}
-    begun = at
+    shifted = _renumbered(known, lambda number: number if number < at else number + len(new))
+    errors, begun = dict(shifted.errors), at
     for frame in frames:
         errors.update(((begun + place, call), name) for place, call, name in frame.errors)
         begun += len(frame.moves)
-    outputs = {
-        (number if number < at else number + len(new), name): one for (number, name), one in known.outputs.items()
-    }
-    moved_on = replace(
-        known,
-        outputs=outputs,
-        errors=errors,
-        turns=_shifted(known.turns, at, len(new)),
-        items=_shifted(known.items, at, len(new)),
-    )
-    return (*path[:at], *new, *path[at:]), moved_on
+    return (*path[:at], *new, *path[at:]), replace(shifted, errors=errors)
 
 
 def _without(path: Sequence[Move], known: Known, start: int, end: int) -> tuple[tuple[Move, ...], Known]:
     """Return a path without the moves of some positions, and what is known on it."""
 
-    def kept(found: Mapping[int, T]) -> dict[int, T]:
-        return _shifted({number: one for number, one in found.items() if not start <= number < end}, end, start - end)
+    def place(number: int) -> int | None:
+        return number if number < start else None if number < end else number - (end - start)
 
-    def kept_of_calls(found: Mapping[tuple[int, str], T]) -> dict[tuple[int, str], T]:
-        names = [(number, name) for number, name in found if not start <= number < end]
-        return {(one[0] if one[0] < end else one[0] + start - end, one[1]): found[one] for one in names}
+    return (*path[:start], *path[end:]), _renumbered(known, place)
 
-    others = replace(
+
+def _renumbered(known: Known, place: Callable[[int], int | None]) -> Known:
+    """Return what is known on a path whose positions have become others; `place` returns None for one that is gone."""
+
+    def by_position(found: Mapping[int, T]) -> dict[int, T]:
+        return {at: one for number, one in found.items() if (at := place(number)) is not None}
+
+    def by_call(found: Mapping[tuple[int, str], T]) -> dict[tuple[int, str], T]:
+        return {(at, name): one for (number, name), one in found.items() if (at := place(number)) is not None}
+
+    return replace(
         known,
-        outputs=kept_of_calls(known.outputs),
-        errors=kept_of_calls(known.errors),
-        turns=kept(known.turns),
-        items=kept(known.items),
+        outputs=by_call(known.outputs),
+        errors=by_call(known.errors),
+        turns=by_position(known.turns),
+        items=by_position(known.items),
     )
-    return (*path[:start], *path[end:]), others
-
-
-def _shifted(known: Mapping[int, T], at: int, by: int) -> dict[int, T]:
-    return {number if number < at else number + by: one for number, one in known.items()}

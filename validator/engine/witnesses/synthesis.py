@@ -201,10 +201,10 @@ class Witnesses:
 
     @staticmethod
     def _is_stopped_by(shown: Replayed, claim: Claim) -> bool:
-        is_stopped = shown.run.reason == "guardrail"
-        return is_stopped and own_name(shown.unstarted[-1].rule) == own_name(
-            claim.rule or ""
-        )  # perhaps in another call
+        """Return whether the machine has stopped a run because of the rule of a claim."""
+        if shown.run.reason != "guardrail":
+            return False
+        return own_name(shown.unstarted[-1].rule) == own_name(claim.rule or "")  # it may be that of another call
 
     # -- values --------------------------------------------------------------------------------------------------------
 
