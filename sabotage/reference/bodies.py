@@ -73,6 +73,8 @@ class Bodies(Later):
         rounds = step.max_retries if step.on_error == "retry" else 1
         for number in range(1, rounds + 1):
             outputs, errors = yield from self._items(step, items, hidden, number)
+            if step.type == "call":  # the inputs of the called program are gone with it
+                self._carry(*before)
             failed = step.on_item_error == "fail" and bool(errors)
             if not failed or number == rounds:
                 break
@@ -108,7 +110,7 @@ class Bodies(Later):
             raise Over("FAILED", "error")
         self._left = left
         changes, hidden = carried
-        if step.type == "call":  # the inputs of the called program are gone with it
+        if step.type == "call":
             ((output, paths),) = outputs
             self._change([*left_with(step, output), *((name, GONE) for name, _ in changes)])
         else:

@@ -133,6 +133,7 @@ class Watch:
         found = [Monitor(rule, meaning) for rule, meaning in rules]
         found += [Monitor(rule, own, owner) for rule, owner in own.body_rules]
         self.monitors = tuple(found)
+        self._layout = own.flow.layout
         self.of_bodies: dict[int, tuple[int, ...]] = {}
         for number, monitor in enumerate(found):
             if monitor.owner is not None:
@@ -209,11 +210,12 @@ class Watch:
     def shared(self, own: tuple[Any, ...], others: tuple[Any, ...], owner: int) -> tuple[Any, ...]:
         """Return the memories `own`, with those of `others` for the rules whose memory branches share.
 
-        `owner` is the position of the step that owns the body of the branch: the rules of that body hold for each of
-        its frames by itself.
+        `owner` is the position of the step that owns the body of the branch: the rules of that body, and of bodies in
+        it, hold for each of their frames by itself.
         """
         if owner not in self._shared_at:
-            is_shared = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
+            around = {None, *self._layout.owners_of(owner)}
+            is_shared = [one.automaton.is_shared and one.owner in around for one in self.monitors]
             self._shared_at[owner] = tuple(compress(range(len(is_shared)), is_shared))
         beside = self._shared_at[owner]
         if not beside:
