@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
-from small_language import GONE, Unreadable, compiled, filled, names_of, parsed
+from small_language import GONE, Unreadable, compiled, domain, filled, names_of, parsed
 
 MAX_STATES = 200_000
 FAILS = "fails"
@@ -118,7 +118,7 @@ class Judge:
 
 def read(text: str, env: Mapping[str, Any]) -> Any:
     """Return the value of a condition of `branched_programs`, or FAILS."""
-    if "+" in text or ".errors" in text:
+    if "+" in text or "*" in text or ".errors" in text:
         return _evaluated(text, env)
     for word in (" and ",):
         if word in text:
@@ -195,10 +195,13 @@ class Enumeration:
 
     def starts(self) -> list[State]:
         """Return the states before the first step."""
-        inputs = [[("f", value) for value in (False, True)], [("g", value) for value in ("a", "b")]]
-        inputs += [[("h", value) for value in ("a", "b")]] if "h" in self.program["inputs"] else []
         first = self.program["steps"][0]["id"]
-        return [State(first, env, None, tuple(0 for _ in self.judges)) for env in product(*inputs)]
+        return [State(first, env, None, tuple(0 for _ in self.judges)) for env in self.inputs()]
+
+    def inputs(self) -> list[Env]:
+        """Return the inputs of all runs, but for a list of items."""
+        known = [(name, spec) for name, spec in sorted(self.program["inputs"].items()) if name != "l"]
+        return list(product(*([(name, value) for value in domain(spec)] for name, spec in known)))
 
     def run(self) -> set[str]:
         """Return the names of the rules that some run breaks."""
@@ -376,7 +379,7 @@ class Enumeration:
         """Yield each outcome of a step: what rules see, where it leads, and what it leaves."""
         name = step["id"]
         counted = dict(visits)
-        if "max_visits" in step:
+        if "max_visits" in step and f"{name} attempts" not in dict(env):
             counted[name] = counted.get(name, 0) + 1
             if counted[name] > step["max_visits"]:
                 target = step.get("error_step") if counted[name] == step["max_visits"] + 1 else None
@@ -410,12 +413,30 @@ class Enumeration:
         self, steps: list[Any], step: Mapping[str, Any], env: Env, held: Any, start: Event
     ) -> Iterator[Outcome]:
         name = step["id"]
-        values = {key: value for key, value in env if not key.startswith(f"{name}.")}
+        known = dict(env)
+        count = known.pop(f"{name} attempts", 0) + 1
+        least, most = attempts_of(step, self.program["tools"][step["tool"]])
+        events = () if count > 1 and self.program["tools"][step["tool"]].get("idempotent") else (start,)
+        if count < most:
+            yield events, name, tuple(sorted({**known, f"{name} attempts": count}.items())), held, None
+        values = {key: value for key, value in known.items() if not key.startswith(f"{name}.")}
         assigned = Event("assigns", name, frozenset({f"{name}.output", f"{name}.error"}))
         for output in (True, False) if step["tool"] == "ask" else (0,):
             changed = tuple(sorted({**values, f"{name}.output": output}.items()))
-            done = (start, assigned, Event("succeeds", name))
+            done = (*events, assigned, Event("succeeds", name))
             yield done, self._following(steps, step), changed, held, None
+        if count < least:
+            return
         changed = tuple(sorted({**values, f"{name}.error": "error"}.items()))
         target = self._following(steps, step) if step.get("on_error") == "skip" else step.get("error_step", "failed")
-        yield (start, assigned), target, changed, held, None
+        yield (*events, assigned), target, changed, held, None
+
+
+def attempts_of(call: Mapping[str, Any], tool: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many attempts a call has at least before it has failed, and at most; both hang on its errors."""
+    if call.get("on_error") == "retry":
+        return call["max_retries"], call["max_retries"]
+    names = ["Unexpected", *tool.get("errors", ()), *(["BadOutput"] if tool["effect"] == "read" else [])]
+    taking = [[one for one in call.get("retry", ()) if {name, "any"} & set(one["errors"])] for name in names]
+    found = [entries[0]["max_attempts"] if entries else 1 for entries in taking]
+    return min(found), max(found)

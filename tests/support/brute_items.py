@@ -49,10 +49,8 @@ class ItemEnumeration(Enumeration):
         lists = [found for size in range(most + 1) for found in product((False, True), repeat=size)]
         first = self.program["steps"][0]["id"]
         return [
-            State(first, (("f", f), ("g", g), *h, ("l", items)), None, tuple((0,) for _ in self.judges))
-            for f in (False, True)
-            for g in ("a", "b")
-            for h in ([(("h", one),) for one in ("a", "b")] if "h" in self.program["inputs"] else [()])
+            State(first, tuple(sorted((*env, ("l", items)))), None, tuple((0,) for _ in self.judges))
+            for env in self.inputs()
             for items in lists
         ]
 

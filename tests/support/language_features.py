@@ -18,6 +18,7 @@ from stepward.vm.expressions.operators import FUNCTION_WORDS, OPERATORS, POWERS
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.node import Node
 from stepward.vm.language.record import Record
+from stepward.vm.language.steps import BranchStep, Call
 from stepward.vm.language.types import TypeSpec, TypeWord
 
 ABSTRACT: Final = {"Rule", "BaseStep", "Failing", "Call", "Routed", "FailingStep", "CallStep", "Stage", "BranchStep"}
@@ -256,6 +257,25 @@ def _knows_of_waiting(meaning: Meaning) -> bool:
     )
 
 
+def _tries_again_beside(meaning: Meaning) -> bool:
+    """Whether a call of a branch, or of one of several items at once, may be tried again."""
+    layout = meaning.program.layout
+    for owner in layout.bodies:
+        step = layout.steps[owner]
+        is_beside = isinstance(step, BranchStep) or getattr(step, "max_concurrency", None) not in (None, 1)
+        inside = [layout.steps[number] for number in layout.inside(owner)] if is_beside else []
+        if any(isinstance(one, Call) and (one.on_error == "retry" or one.retry) for one in inside):
+            return True
+    return False
+
+
+def _has_many_digits(meaning: Meaning) -> bool:
+    """Whether an operation has a number beside which a result may have too many digits."""
+    operations = (node for tree in _trees(meaning) for node in syntax.walk(tree) if isinstance(node, syntax.Arithmetic))
+    constants = (one.value for node in operations for one in syntax.walk(node) if isinstance(one, syntax.Constant))
+    return any(isinstance(value, int) and abs(value) > 10**500 for value in constants)
+
+
 MIXED: Final[dict[str, Callable[[Meaning], bool]]] = {
     "mixed: two calls of different types give one variable": _has_two_sources,
     "mixed: `set` and a call give one variable": _has_set_and_call,
@@ -266,5 +286,7 @@ MIXED: Final[dict[str, Callable[[Meaning], bool]]] = {
     "mixed: `set` gives an object": _sets(dict),
     "mixed: `set` gives null": _sets(type(None)),
     "mixed: a policy knows that a tool suspends": _knows_of_waiting,
+    "mixed: a call beside others is tried again": _tries_again_beside,
+    "mixed: a result of too many digits": _has_many_digits,
     "mixed: facts come from a policy alone": lambda meaning: meaning.program.tools is None and bool(meaning.manifest),
 }

@@ -22,7 +22,7 @@ OPAQUE: Final = "any"
 """The one value of an output whose type is open: nothing asks for it."""
 
 _TOKEN: Final = re.compile(
-    rf"\s*(?:\$(?P<ref>{_NAMES})|(?P<number>\d+)|'(?P<text>[^'\\]*)'"
+    rf"\s*(?:\$(?P<ref>{_NAMES})|(?P<number>\d+(?:e\d+)?)|'(?P<text>[^'\\]*)'"
     r"|(?P<sign>==|!=|<=|>=|[<>+\-*()\[\],])|(?P<word>[a-z_]+))"
 )
 TEXT_QUESTIONS: Final = (
@@ -32,12 +32,8 @@ TEXT_QUESTIONS: Final = (
 )  # fmt: skip
 LIST_QUESTIONS: Final = ("len($x) > 0", "len($x) == 1", "len($x) < 2")
 MEMBER_QUESTIONS: Final = (
-    "'a' in $x",
-    "$x contains 'b'",
-    "'a' not in $x",
-    "join($x, ', ') contains 'a'",
-    "$x + ['b'] contains 'a'",
-)
+    "'a' in $x", "$x contains 'b'", "'a' not in $x", "join($x, ', ') contains 'a'", "$x + ['b'] contains 'a'",
+)  # fmt: skip
 """What may be asked of lists of texts, beside their length."""
 
 ITEM_QUESTIONS: Final = ("defined($x[0])", "not defined($x[1])")
@@ -253,7 +249,7 @@ class _Parser:
         if kind == "ref":
             return ("reference", text)
         if kind == "number":
-            return ("constant", int(text))
+            return ("constant", int(text.partition("e")[0]) * 10 ** int(text.partition("e")[2] or 0))
         if kind == "text" or text in _CONSTANTS:
             return ("constant", text if kind == "text" else _CONSTANTS[text])
         if text == "-":
@@ -463,7 +459,13 @@ def _plus(left: Any, right: Any) -> Any:
         return left + _text(right)
     if isinstance(left, Items) and isinstance(right, Items):
         return Items((*left, *right))
-    return _number(left) + _number(right)
+    return _counted(_number(left) + _number(right))
+
+
+def _counted(value: int) -> int:
+    if abs(value) >= 10**1_000:  # it has too many digits
+        raise Unreadable(None)
+    return value
 
 
 _FUNCTIONS: Final[dict[str, Callable[[Any, str], Any]]] = {
@@ -490,6 +492,6 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "starts_with": lambda left, right: _text(left).startswith(_text(right)),
     "ends_with": lambda left, right: _text(left).endswith(_text(right)),
     "+": _plus,
-    "-": lambda left, right: _number(left) - _number(right),
-    "*": lambda left, right: _number(left) * _number(right),
+    "-": lambda left, right: _counted(_number(left) - _number(right)),
+    "*": lambda left, right: _counted(_number(left) * _number(right)),
 }

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.built import Held, changed_paths, held
+from stepward.validator.recheck.built import Held, held
 from stepward.validator.recheck.cells import (
     ANYTHING,
     UNDEFINED,
@@ -20,6 +20,7 @@ from stepward.validator.recheck.cells import (
     of_type,
     of_value,
 )
+from stepward.validator.recheck.digits import NONE, AssignedDigits, Digits, may_be_too_long, of_blocks
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.items import may_have, surely_has
@@ -38,6 +39,9 @@ from stepward.vm.language.types import TypeSpec
 MAX_COPIES: Final = 200
 """The most references that are followed back to the sources of one reference: a field that copies a field of itself
 has no end."""
+
+MAX_BELOW: Final = 8
+"""The most names of a reference whose digits are followed, for the same reason."""
 
 
 class Origin(NamedTuple):
@@ -116,6 +120,7 @@ class Origins:
         self._known: dict[Names, Origin] = {}
         self._by_sources: dict[tuple[Names, tuple[Source, ...]], Origin] = {}
         self._known_givers: dict[Names, Givers | None] = {}
+        self._too_long: dict[Expression, bool] = {}
 
     def of(self, names: Names) -> Origin:
         """Return the origin of a reference."""
@@ -361,57 +366,44 @@ class Origins:
     def may_overflow(self, tree: Expression) -> bool:
         """Return whether a result may have too many digits.
 
-        Not with bounded whole numbers, and not with sums that only grow by such numbers, since no run is long enough.
+        Not where bounded numbers and constants are too short for it, and not by sums that only grow by such numbers,
+        since no run is long enough.
         """
         if isinstance(tree, Built):  # each of its parts is computed by itself
             return any(map(self.may_overflow, tree.parts))
         if not any(isinstance(node, Arithmetic | Minus) for node in walk(tree)):
             return False
-        read = [node.names for node in walk(tree) if isinstance(node, Reference)]
-        return not all(self._is_bounded(names) or names in self._slow for names in read)
+        if tree not in self._too_long:
+            trees: dict[Names, list[Expression]] = {}
+            outside: dict[Names, Digits] = {}
+            self._gather(_read(tree), trees, outside)
+            found = AssignedDigits(trees, outside)
+            self._too_long[tree] = may_be_too_long(tree, found.of)
+        return self._too_long[tree]
 
-    def _is_bounded(self, names: Names) -> bool:
-        meant = self.lookup.meaning(names)
-        if meant is None or any(source.kind == "set" for source in meant.sources):
-            return False
-        return _are_bounded(self.of(names).blocks)
-
-    @cached_property
-    def _slow(self) -> frozenset[Names]:
-        """The names that grow by at most a bounded number at each assignment."""
-        given = {name: [one for one in every if one.kind == "set"] for name, every in self.lookup.variables.items()}
-        slow: set[Names] = {(name,) for name, sources in given.items() if sources}
-        trees = [tree for every in given.values() for one in every if (tree := self.tree(one)) is not None]
-        fields = {path for tree in trees for path in changed_paths(tree)}
-        fields |= {node.names for tree in trees for node in walk(tree) if isinstance(node, Reference)}
-        slow |= {names for names in fields if given.get(names[0]) and self.root(names) == names[:1]}
-        while True:
-            remaining = {names for names in slow if self._is_slow(names, slow)}
-            if remaining == slow:
-                return frozenset(slow)
-            slow = remaining
-
-    def _is_slow(self, names: Names, slow: set[Names]) -> bool:
-        for source in self.lookup.variables[names[0]]:
-            if source.kind != "set":
-                if not _are_bounded(of_type(field_type(self.spec(source), names[1:])[0])):
-                    return False
+    def _gather(self, read: list[Names], trees: dict[Names, list[Expression]], outside: dict[Names, Digits]) -> None:
+        """Find what is assigned to all names behind some references, and what these have from outside."""
+        while read:
+            names = read.pop()
+            if names in outside:
                 continue
-            tree = self.tree(source)
-            if tree is not None and names[1:]:
-                tree, _, is_any = held(tree, names[1:])
-                if is_any:
-                    return False
-            for_growth = (
-                [node.names for node in walk(tree) if isinstance(node, Reference) and not self._is_bounded(node.names)]
-                if tree
-                else []
-            )
-            if any(one not in slow for one in for_growth) or (
-                len(for_growth) > 1 or (for_growth and _multiplies(tree))
-            ):
-                return False
-        return True
+            meant = self.lookup.meaning(names)
+            sources = () if meant is None else meant.sources
+            if not any(source.kind == "set" for source in sources):
+                outside[names] = NONE if meant is None else of_blocks(self.of(names).blocks)
+                continue
+            trees[names], is_known = [], len(names) <= MAX_BELOW
+            for source in (one for one in sources if one.kind == "set"):
+                tree, is_any = self.tree(source), False
+                if tree is not None and names[1:]:
+                    tree, _, is_any = held(tree, names[1:])
+                is_known = is_known and not is_any
+                trees[names] += [] if tree is None else [tree]
+            specs = (field_type(self.spec(source), names[1:])[0] for source in sources if source.kind != "set")
+            blocks = [block for spec in specs for block in of_type(spec)]
+            outside[names] = of_blocks(blocks) if is_known else None
+            read += [one for tree in trees[names] for one in _read(tree)] if is_known else []
+            trees[names] = trees[names] if is_known else []
 
 
 def _together(found: Iterable[Origin]) -> tuple[Block, ...]:
@@ -442,15 +434,8 @@ def _kinds(spec: TypeSpec | None) -> frozenset[str]:
     return frozenset(block.kind for block in of_type(spec))
 
 
-def _are_bounded(blocks: Iterable[Block]) -> bool:
-    """Return whether all numbers of blocks are single ones, or whole and between bounds."""
-    numbers = [block for block in blocks if block.kind == "number" and not block.single]
-    return all(block.whole and None not in (block.low, block.high) for block in numbers)
-
-
-def _multiplies(tree: Expression | None) -> bool:
-    nodes = walk(tree) if tree is not None else ()
-    return any(isinstance(node, Arithmetic) and any(sign == "*" for sign, _ in node.rest) for node in nodes)
+def _read(tree: Expression) -> list[Names]:
+    return [node.names for node in walk(tree) if isinstance(node, Reference)]
 
 
 def _written(value: Any, fields: Names) -> Origin:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from machines import Bench
 from stepward.validator import ProgramValidator, Report, Verdict
+from stepward.validator.engine.values.overflow import Overflow
 from stepward.validator.findings import Property
 from stepward.vm import Program
 
@@ -44,6 +46,7 @@ inputs:
   many: {{type: integer, minimum: 0, maximum: 1000}}
   any: {{type: integer}}
   share: {{type: number, minimum: 0, maximum: 1}}
+  large: {{type: integer, minimum: 0, maximum: 1000000000000000000}}
 tools:
   pay: {{effect: write}}
   log: {{effect: write}}
@@ -55,8 +58,24 @@ steps:
   - {{id: noted, type: set, set: {{much: true}}, next_step: logged}}
   - {{id: logged, type: tool, tool: log}}
 """
-SHORT = ("$few + 1 > 2", "$many + 1 > 2", "$many * 2 - 1 > $few", "-$many < 3", "$few > 1 or $many * 3 > 9")
-LONG = ("$any + 1 > 2", "$share + 1 > 2", "$any - $many > 2", "$few > 1 or $any * 2 > 9")
+SHORT = (
+    "$few + 1 > 2",
+    "$many + 1 > 2",
+    "$many * 2 - 1 > $few",
+    "-$many < 3",
+    "$few > 1 or $many * 3 > 9",
+    "$many * 0.19 > 20",
+    "$many * 9e990 - 9e900 > $few",
+    f"{' * '.join(['$large'] * 50)} > 2",
+)
+BY_CONSTANTS = (
+    "$many * 9e999 > 2",
+    "$many + 1e-999 + 1e9 > 2",
+    "$many * 1e-600 * 1e-600 > 2",
+    f"{' * '.join(['$large'] * 60)} > 2",
+    f"-({' * '.join(['$large'] * 60)}) > 2",
+)
+LONG = ("$any + 1 > 2", "$share + 1 > 2", "$any - $many > 2", "$few > 1 or $any * 2 > 9", *BY_CONSTANTS)
 """Conditions with a result of over 1,000 digits for some value of the types."""
 
 UNMET = ("defined($any) or $any + 1 > 2", "$any > 2 and $any < 1 and $any + 1 > 2")
@@ -97,10 +116,63 @@ def test_a_condition_may_fail_by_a_result_of_too_many_digits(condition: str) -> 
     assert "a calculation may have a result of over 1,000 digits, and then its step fails" in why
 
 
+@pytest.mark.parametrize("condition", LONG)
+def test_the_second_checker_knows_that_by_itself(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine for which no result is too long finds proofs, and none of them is accepted."""
+    monkeypatch.setattr(Overflow, "may_happen", lambda *_: False)
+    report = ProgramValidator(Program.from_yaml(BETWEEN.format(condition=condition))).validate()
+    assert Verdict.PROVED not in {one.verdict for one in report.properties if one.rule == "r"}
+    assert [one.message for one in report.findings if one.code == "SW902"]
+
+
+def test_a_product_of_many_bounded_numbers_fails_on_the_machine() -> None:
+    """This was proved once."""
+    program = Program.from_yaml(BETWEEN.format(condition=BY_CONSTANTS[-2]))
+    bench = Bench({"pay": None, "log": None})
+    run = bench.run(program, few=0, many=0, share=0, any=0, large=10**18)
+    assert (run.status, [one.tool for one in bench.tools.asked]) == ("FAILED", ["pay"])
+
+
+TOTALS = {
+    "squares": [{"b": "$n * $n"}, {"c": "$b * $b"}, {"d": "$c * $c"}],
+    "a share": [{"b": "$n * 0.2"}, {"c": "$b - $n"}],
+    "a sum of products": [{"b": 0, "line": "$n * $n"}, {"b": "$b + $line"}],
+    "a field": [{"o": {"t": 1}}, {"b": "$o.t * $n"}],
+}
+TOO_LONG = {
+    "squares": [{"b": "$n * $n"}, *({name: f"${before} * ${before}"} for before, name in pairwise("bcdefgh"))],
+    "a constant": [{"b": "9e999"}, {"c": "$b + $b"}],
+    "twice itself": [{"b": "9e999"}, {"b": "$b * 2"}],
+}
+
+
+@pytest.mark.parametrize("name", [*TOTALS, *(f"{one} of too many digits" for one in TOO_LONG)])
+def test_numbers_that_are_computed_of_others_have_the_digits_of_these(name: str) -> None:
+    of = name.removesuffix(" of too many digits")
+    each = TOTALS[of] if name == of else TOO_LONG[of]
+    sets = [{"id": f"s{number}", "type": "set", "set": values} for number, values in enumerate(each)]
+    program = {
+        "name": "t",
+        "language": 2,
+        "inputs": {"n": {"type": "integer", "minimum": 0, "maximum": 10**18}},
+        "tools": {"pay": {"effect": "write", "idempotent": True}, "log": {"effect": "read"}},
+        "guardrails": [{"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "log"}}}],
+        "steps": [
+            {"id": "p", "type": "tool", "tool": "pay", "on_error": "skip"},
+            *sets,
+            {"id": "q", "type": "tool", "tool": "log"},
+        ],
+    }
+    report = ProgramValidator(Program.from_dict(program)).validate()
+    assert not [one.message for one in report.findings if one.code in ("SW901", "SW902")]
+    (found,) = [one.verdict for one in report.properties if one.rule == "r"]
+    assert found is (Verdict.PROVED if name == of else Verdict.VIOLATED)
+
+
 def test_the_machine_fails_there() -> None:
     program = Program.from_yaml(BETWEEN.format(condition="$any + 1 > 2"))
     bench = Bench({"pay": None, "log": None})
-    run = bench.run(program, few=0, many=0, share=0, any=10**1000 - 1)
+    run = bench.run(program, few=0, many=0, share=0, any=10**1000 - 1, large=0)
     assert (run.status, [one.tool for one in bench.tools.asked]) == ("FAILED", ["pay"])
 
 

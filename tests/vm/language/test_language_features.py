@@ -20,6 +20,7 @@ from bodied_programs import bodied_program
 from branched_programs import branched_program
 from called_programs import called_program
 from concurrent_programs import concurrent_program
+from failing_programs import too_long, tried_branches, tried_items
 from language_features import every_feature, expression_features, features_of, type_features
 from ordered_programs import ordered_program
 from paths import DATA
@@ -107,11 +108,13 @@ def by_ordered() -> set[str]:
 
 
 def by_bodied() -> set[str]:
-    return set().union(*(features_of(bodied_program(seed)) for seed in range(FEWER)))
+    longer = (too_long(seed, bodied_program) for seed in range(FEWER // 4))
+    return set().union(*map(features_of, (*map(bodied_program, range(FEWER)), *longer)))
 
 
 def by_branched() -> set[str]:
-    made = [make(seed) for seed in range(FEWER // 4) for make in (branched_program, concurrent_program)]
+    makers = (branched_program, concurrent_program, tried_branches, tried_items)
+    made = [make(seed) for seed in range(FEWER // 4) for make in makers]
     return set().union(*map(features_of, made))
 
 

@@ -1,28 +1,53 @@
 """Whether arithmetic may give a number of over a thousand digits, which makes the computation fail.
 
-The answer is no only where no run can: with whole numbers of few digits from outside, and no loop that multiplies.
+The answer is no only where no run can: by how many digits numbers from outside and constants have, and what is computed
+of them. In a loop, only sums are known to stay short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from decimal import Decimal
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.validator.engine.values.domains import Domains
 from stepward.vm.expressions.operands import result_kinds
-from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Minus, Reference, walk
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Built,
+    Constant,
+    Expression,
+    FunctionCall,
+    Minus,
+    Reference,
+    walk,
+)
+from stepward.vm.values import MAX_DIGITS
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
     from stepward.vm.language.names import Source
 
-MAX_PRODUCTS: Final = 5
-MAX_DOUBLINGS: Final = 1_000
-"""The most products, and steps that add, that stay below a thousand digits from numbers of MAX_DIGITS."""
+MOST_CHANGES: Final = 40
+"""How often the size of a variable may grow until it counts as one without bound."""
 
-MAX_DIGITS: Final = 19
+OF_MANY_SUMS: Final = 10
+"""The digits by which a number grows in a run that adds at each of a million steps, up to a thousand numbers."""
+
+
+class Size(NamedTuple):
+    """How many digits a number has at most, before its point and after it."""
+
+    before: int = 0
+    after: int = 0
+
+
+Sized = Size | None
+"""None: any number of digits."""
+
+NO_NUMBER: Final = Size()
+OF_LENGTH: Final = Size(MAX_DIGITS // 50)
 
 
 class Overflow:
@@ -31,103 +56,177 @@ class Overflow:
     def __init__(self, analyses: Analyses, domains: Domains) -> None:
         self.facts = analyses.facts
         self.domains = domains
+        self.sizes: dict[Source, Sized] = {}
 
     def may_happen(self, tree: Expression) -> bool:
         """Return whether an expression may have a result of over a thousand digits."""
         if isinstance(tree, Built):
             return any(map(self.may_happen, tree.parts))
-        nodes = list(walk(tree))
-        if not any(isinstance(node, Arithmetic | Minus) and "number" in result_kinds(node) for node in nodes):
+        nodes = [node for node in walk(tree) if _is_number(node)]
+        if not nodes:
             return False
-        read = [node for node in nodes if isinstance(node, Reference)]
-        if any(isinstance(node, Constant) and not _is_short(node.value) for node in nodes):
-            return True
-        return any(not self._is_short(node) for node in read) or not self._grows_slowly(nodes, read)
+        self._know(node for node in walk(tree) if isinstance(node, Reference))
+        return any(not _fits(size_of(node, self._of)) for node in nodes)
 
-    def _is_short(self, reference: Reference) -> bool:
-        """Whether all values from outside for a reference are whole numbers of few digits."""
+    def _of(self, reference: Reference) -> Sized:
+        """Return the size of what a reference may have, once that of assignments is known."""
+        return joined((self._given(reference), *(self.sizes[one] for one in self._assignments(reference))))
+
+    def _given(self, reference: Reference) -> Sized:
+        """Return the size of what a reference may have from outside."""
         meant = self.facts.meaning.names.meaning(reference.names)
         sources = [source for source in meant.sources if source.kind != "set"] if meant is not None else []
         ranges = [one for source in sources for one in self.domains.given(source, meant.fields).ranges] if meant else []
-        return all(one.integral and _is_short(one.low) and _is_short(one.high) for one in ranges)
+        return joined(_of_range(one.low, one.high, is_whole=one.integral) for one in ranges)
 
-    def _grows_slowly(self, nodes: list[Expression], read: list[Reference]) -> bool:
-        """Whether no run is long enough for so many digits: each step adds a constant, or few steps multiply."""
-        signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
-        if signs.count("*") <= MAX_PRODUCTS and self._only_add(read):
-            return True
-        is_short = len(self.facts.flow.steps) < MAX_DOUBLINGS and self._products <= MAX_PRODUCTS
-        return is_short and not self.facts.graph.loops and self._hold_behind(read, self._are_short)
+    def _assignments(self, reference: Reference) -> list[Source]:
+        meant = self.facts.meaning.names.meaning(reference.names)
+        return [source for source in meant.sources if source.kind == "set"] if meant is not None else []
 
-    def _only_add(self, read: list[Reference]) -> bool:
-        """Whether each assignment behind some references adds at most numbers of few digits to one of them."""
-        return self._hold_behind(read, self._adds_little)
+    def _trees(self, source: Source) -> tuple[Expression, ...]:
+        """Return what an assignment computes: its expression, or the parts of what it builds; a literal as one."""
+        tree = self.facts.meaning.typing.tree(source)
+        if tree is None:
+            literal = None if source.step is None else self.facts.flow.steps[source.step].assigns.get(source.name)
+            return (Constant(0, 0, literal),)
+        if not isinstance(tree, Built):
+            return (tree,)
+        return tree.parts if tree.base is None else (*tree.parts, tree.base)
 
-    def _hold_behind(self, read: list[Reference], holds: Callable[[Expression], bool]) -> bool:
-        """Whether something holds of each assignment behind some references; constants have few digits."""
-        seen: set[Source] = set()
-        waiting = self._assignments(read)
+    # -- assignments -----------------------------------------------------------------------------------------------
+
+    def _know(self, read: Iterable[Reference]) -> None:
+        """Find the sizes of all assignments behind some references."""
+        new: dict[Source, tuple[Expression, ...]] = {}
+        waiting = [source for one in read for source in self._assignments(one)]
         while waiting:
             source = waiting.pop()
-            if source in seen or source.step is None:
+            if source not in new and source not in self.sizes:
+                new[source] = self._trees(source)
+                waiting += [one for tree in new[source] for node in _read(tree) for one in self._assignments(node)]
+        if not new:
+            return
+        self._settle(new)
+        slow = self._slow({source: trees for source, trees in new.items() if self.sizes[source] is None})
+        if slow:
+            self._settle({source: trees for source, trees in new.items() if source not in slow})
+
+    def _settle(self, trees: dict[Source, tuple[Expression, ...]]) -> None:
+        """Let sizes grow from nothing until they hold everywhere; one that grows too often has no bound."""
+        self.sizes |= dict.fromkeys(trees, NO_NUMBER)
+        readers: dict[Source, list[Source]] = {}
+        for source, each in trees.items():
+            for one in {one for tree in each for node in _read(tree) for one in self._assignments(node)}:
+                readers.setdefault(one, []).append(source)
+        waiting = deque(trees)
+        changes: Counter[Source] = Counter()
+        while waiting:
+            source = waiting.popleft()
+            size = joined(size_of(tree, self._of) for tree in trees[source])
+            if size == self.sizes[source]:
                 continue
-            seen.add(source)
-            tree = self.facts.meaning.typing.tree(source)
-            if tree is None:
-                if not _holds_little(self.facts.flow.steps[source.step].assigns.get(source.name)):
-                    return False
-            elif not holds(tree):
-                return False
-            else:
-                waiting += self._assignments([node for node in walk(tree) if isinstance(node, Reference)])
-        return True
+            changes[source] += 1
+            self.sizes[source] = size if changes[source] <= MOST_CHANGES else None
+            waiting += readers.get(source, ())
 
-    def _assignments(self, read: list[Reference]) -> list[Source]:
-        """Return the assignments of the variables that are read."""
-        found = [self.facts.meaning.names.meaning(reference.names) for reference in read]
-        return [source for meant in found if meant is not None for source in meant.sources if source.kind == "set"]
+    def _slow(self, trees: dict[Source, tuple[Expression, ...]]) -> set[Source]:
+        """Return the assignments that add, to at most one that grows, what has a size; they get one, too."""
+        slow = set(trees)
+        while slow:
+            added = {source: joined(self._added(tree, slow) for tree in trees[source]) for source in slow}
+            lost = {source for source in slow if added[source] is None}
+            if not lost:
+                whole = joined(added.values()) or NO_NUMBER
+                self.sizes |= dict.fromkeys(slow, Size(whole.before + OF_MANY_SUMS, whole.after))
+                break
+            slow -= lost
+        return slow
 
-    def _adds_little(self, tree: Expression) -> bool:
-        if isinstance(tree, Built):
-            return all(map(self._adds_little, tree.parts))
-        nodes = list(walk(tree))
-        read = [node for node in nodes if isinstance(node, Reference)]
-        signs = [sign for node in nodes if isinstance(node, Arithmetic) for sign, _ in node.rest]
-        return self._are_short(tree) and "*" not in signs and sum(map(self._is_assigned, read)) <= 1
+    def _added(self, tree: Expression, slow: set[Source]) -> Sized:
+        """Return the size of what an expression adds to a variable that grows; None if it does more than that."""
+        growing = [node for node in _read(tree) if not slow.isdisjoint(self._assignments(node))]
+        signs = [sign for node in walk(tree) if isinstance(node, Arithmetic) for sign, _ in node.rest]
+        if len(growing) > 1 or (growing and "*" in signs):
+            return None
 
-    def _are_short(self, tree: Expression) -> bool:
-        """Whether an expression reads only whole numbers of few digits from outside, and has no others in it."""
-        nodes = list(walk(tree))
-        are_read = all(self._is_short(node) for node in nodes if isinstance(node, Reference))
-        return are_read and all(_holds_little(node.value) for node in nodes if isinstance(node, Constant))
+        def of(reference: Reference) -> Sized:
+            others = (self.sizes[one] for one in self._assignments(reference) if one not in slow)
+            return joined((self._given(reference), *others))
 
-    def _is_assigned(self, reference: Reference) -> bool:
-        meant = self.facts.meaning.names.meaning(reference.names)
-        return meant is not None and any(source.kind == "set" for source in meant.sources)
-
-    @cached_property
-    def _assigned(self) -> list[Expression]:
-        """The expressions of all assignments of the program."""
-        return [clause.tree for clause in self.facts.meaning.clauses if not clause.is_condition and clause.tree]
-
-    @cached_property
-    def _products(self) -> int:
-        """The number of multiplications in the assignments of the program."""
-        chains = [node for tree in self._assigned for node in walk(tree) if isinstance(node, Arithmetic)]
-        return sum(sign == "*" for node in chains for sign, _ in node.rest)
+        return size_of(tree, of)
 
 
-def _holds_little(literal: Any) -> bool:
-    """Whether all numbers in a literal are whole ones of few digits."""
+def _read(tree: Expression) -> list[Reference]:
+    return [node for node in walk(tree) if isinstance(node, Reference)]
+
+
+def _is_number(node: Expression) -> bool:
+    return isinstance(node, Arithmetic | Minus) and "number" in result_kinds(node)
+
+
+def _fits(size: Sized) -> bool:
+    return size is not None and size.before + size.after <= MAX_DIGITS
+
+
+def size_of(tree: Expression, of: Callable[[Reference], Sized]) -> Sized:
+    """Return the size of the numbers that an expression may give, by those of what it reads."""
+    match tree:
+        case Constant(value=value):
+            return _of_literal(value)
+        case Reference():
+            return of(tree)
+        case Minus(operand=operand):
+            return size_of(operand, of)
+        case Arithmetic(first=first, rest=rest):
+            size = size_of(first, of)
+            for sign, operand in rest:
+                size = _computed(sign, size, size_of(operand, of))
+            return size
+        case FunctionCall(function="len"):
+            return OF_LENGTH
+        case Built():
+            base = (NO_NUMBER,) if tree.base is None else (size_of(tree.base, of),)
+            return joined((*base, *(size_of(part, of) for part in tree.parts)))
+        case _:
+            return NO_NUMBER
+
+
+def _computed(sign: str, left: Sized, right: Sized) -> Sized:
+    if left is None or right is None:
+        return None
+    if sign == "*":
+        return Size(left.before + right.before, left.after + right.after)
+    return Size(max(left.before, right.before) + 1, max(left.after, right.after))
+
+
+def joined(sizes: Iterable[Sized]) -> Sized:
+    """Return the size of what has any of some sizes."""
+    whole = NO_NUMBER
+    for one in sizes:
+        if one is None:
+            return None
+        whole = Size(max(whole.before, one.before), max(whole.after, one.after))
+    return whole
+
+
+def _of_range(low: Any, high: Any, *, is_whole: bool) -> Sized:
+    if low is None or high is None or not (is_whole or low == high):
+        return None
+    return joined((_of_literal(low), _of_literal(high)))
+
+
+def _of_literal(literal: Any) -> Size:
+    """Return the size of the numbers in a literal."""
     if isinstance(literal, list | tuple):
-        return all(map(_holds_little, literal))
+        return joined(map(_of_literal, literal)) or NO_NUMBER
     if isinstance(literal, dict):
-        return all(map(_holds_little, literal.values()))
-    return literal is None or _is_short(literal)
+        return joined(map(_of_literal, literal.values())) or NO_NUMBER
+    if isinstance(literal, bool) or not isinstance(literal, int | Decimal):
+        return NO_NUMBER
+    digits, exponent = (len(str(abs(literal))), 0) if isinstance(literal, int) else _digits(literal)
+    return Size(max(digits + exponent, 0), max(-exponent, 0))
 
 
-def _is_short(value: Any) -> bool:
-    """Whether a constant is not a number, or a whole one of few digits; false for None, which is a missing bound."""
-    if isinstance(value, int):
-        return abs(value) < 10**MAX_DIGITS
-    return value is not None and not isinstance(value, Decimal)
+def _digits(number: Decimal) -> tuple[int, int]:
+    _, digits, exponent = number.as_tuple()
+    return len(digits), exponent if isinstance(exponent, int) else 0

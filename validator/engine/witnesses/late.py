@@ -72,10 +72,11 @@ def last_rounds(facts: ProgramFacts, path: Sequence[Move]) -> list[Rounds]:
             continue
         body = layout.bodies[owner]
         stages = {facts.flow.steps[stage].id for stage in (body.next, body.failed) if stage is not None}
-        moves = [(position, move.how) for position, move in enumerate(path) if move.step in stages]
-        if any(how == TRIES_AGAIN for _, how in moves):
+        moves = [(position, move) for position, move in enumerate(path) if move.step in stages]
+        if any(move.how == TRIES_AGAIN for _, move in moves):
             continue
-        starts = [position for position, how in moves if how == ON_TO_ITEM]
+        takes = facts.flow.steps[body.next].id
+        starts = [position for position, move in moves if (move.step, move.how) == (takes, ON_TO_ITEM)]
         if not starts:
             return [Rounds(owner, items, 0, 0, begun[0], begun[0])]
         end = next((position for position, _ in moves if position > starts[-1]), len(path))

@@ -87,8 +87,8 @@ def _passes(facts: ProgramFacts, path: Sequence[Move]) -> list[_Pass]:
     steps = facts.flow.steps
     bodies = [body for body in facts.flow.layout.bodies.values() if not isinstance(steps[body.owner], BranchStep)]
     starts = {steps[body.owner].id: body.owner for body in bodies}
-    stages = {steps[body.next].id: body.owner for body in bodies}
-    stages |= {steps[body.failed].id: body.owner for body in bodies if body.failed is not None}
+    nexts = {steps[body.next].id: body.owner for body in bodies}
+    stages = nexts | {steps[body.failed].id: body.owner for body in bodies if body.failed is not None}
     now: dict[int, _Pass] = {}
     found: list[_Pass] = []
     for position, move in enumerate(path):
@@ -98,8 +98,8 @@ def _passes(facts: ProgramFacts, path: Sequence[Move]) -> list[_Pass]:
         if move.step in starts or move.how == TRIES_AGAIN:
             now[owner] = _Pass(owner, position)
             found.append(now[owner])
-        elif owner in now and move.how == ON_TO_ITEM:
-            now[owner].taken.append(position)
+        elif owner in now and move.how == ON_TO_ITEM:  # behind a failed item it is the next stage that takes one
+            now[owner].taken += [position] if move.step in nexts else []
         elif owner in now:
             now[owner].is_over = True
     return found
