@@ -177,8 +177,7 @@ def traces_as_they_come(patch: pytest.MonkeyPatch) -> None:
 
 def mixes_rules_of_bodies(patch: pytest.MonkeyPatch) -> None:
     """The rules of a body see what other items do."""
-    whole = Watch.shared
-    patch.setattr(Watch, "shared", lambda self, own, others, owner: whole(self, own, others, -1))
+    rewrite(patch, Watch, "shared", ("one.automaton.is_shared and one.owner in around", "one.automaton.is_shared"))
     patch.setattr(Watch, "begun", lambda self, memories, owner: memories)
 
 
@@ -240,7 +239,7 @@ def keeps_keys_over_items(patch: pytest.MonkeyPatch) -> None:
 
 def tries_once_more(patch: pytest.MonkeyPatch) -> None:
     """A step has one round more than its `max_retries`."""
-    rewrite(patch, branches, "_stopped", ("fork.round < body.attempts", "fork.round <= body.attempts"))
+    rewrite(patch, branches, "failed_items", ("attempt < body.attempts", "attempt <= body.attempts"))
     rewrite(patch, branches, "_joined_items", ("fork.round >= body.attempts", "fork.round > body.attempts"))
 
 

@@ -147,8 +147,8 @@ def starts_any_branch(patch: pytest.MonkeyPatch) -> None:
 
 def drops_an_output(patch: pytest.MonkeyPatch) -> None:
     """A join leaves out what a branch came to."""
-    whole = branches._bound
-    patch.setattr(branches, "_bound", lambda step, branch: [] if step.id == "left" else whole(step, branch))
+    whole = branches.output_changes
+    patch.setattr(branches, "output_changes", lambda step, value: [] if step.id == "left" else whole(step, value))
 
 
 def skips_the_last_branch(patch: pytest.MonkeyPatch) -> None:

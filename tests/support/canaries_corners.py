@@ -8,20 +8,18 @@ from canaries import Canary
 from canaries_load import READ
 from rewriting import rewrite, rewritten
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.machine import apply, deadlines, items, moving
+from stepward.vm.machine import apply, deadlines, items, leaving, moving
 from stepward.vm.machine.breakers import Breakers
 from stepward.vm.machine.plan import Terms
 from stepward.vm.machine.retention import Retention
 
 
 def takes_a_single_fallback_for_a_success(patch: pytest.MonkeyPatch) -> None:
-    change = ('if call_state.phase == "success" else ()', 'if call_state.phase in ("success", "fallback") else ()')
-    rewrite(patch, apply, "_settle", change)
+    rewrite(patch, leaving, "_left", ('("success", "branch")', '("success", "branch", "fallback")'))
 
 
 def takes_a_skipped_step_with_items_for_a_success(patch: pytest.MonkeyPatch) -> None:
-    change = ("*gone, *errors], 0, (), (), 0)", '*gone, *errors], 0, (step.part,) if kind == "skipped" else (), (), 0)')
-    patch.setattr(apply, "joined_items", rewritten(items.joined_items, change))
+    rewrite(patch, leaving, "_left", ('("success", "branch")', '("success", "branch", "skipped")'))
 
 
 def waives_all_rules_of_a_policy(patch: pytest.MonkeyPatch) -> None:

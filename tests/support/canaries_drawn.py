@@ -213,8 +213,7 @@ def refuses_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_fallback_for_a_success(patch: pytest.MonkeyPatch) -> None:
-    change = ('if call_state.phase == "success":', 'if call_state.phase in ("success", "fallback"):')
-    patch.setitem(apply._HANDLERS, "joined", rewritten(apply._joined, change))
+    rewrite(patch, leaving, "_left", ('call.phase == "success"', 'call.phase in ("success", "fallback")'))
 
 
 def asks_no_later_policy(patch: pytest.MonkeyPatch) -> None:

@@ -267,13 +267,13 @@ def any_value(patch: pytest.MonkeyPatch) -> None:
 
 
 def documents_of_any_type(patch: pytest.MonkeyPatch) -> None:
-    def read(journal: Any, digest: str) -> Any:
+    def read(journal: Any, digest: str, what: str = "document") -> Any:
         text = journal.document(digest)
         if history.document_digest(text) != digest:
             raise JournalError("not what was kept")
         return history.plain(history.read_document(text))
 
-    patch.setattr(history, "_document", read)
+    patch.setattr(history, "stored_document", read)
 
 
 def sqlite_in_its_own_words(patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from canaries_load import READ
 from canaries_transitions import applies, no_meaning
 from rewriting import rewrite, rewritten
 from stepward.vm.machine import apply, bodies, driver, history, items, leaving, monitors, replay, runs, tools
+from stepward.vm.machine.plan import BodyPlan
 from stepward.vm.machine.slots import empty
 
 LINES = {
@@ -128,7 +129,7 @@ def carries_on_what_failed(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_values_of_the_last_item(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bodies, "cleared", lambda body: [(slot, (0, 0)) for slot in body.counts])
+    rewrite(patch, BodyPlan, "__init__", ("= [(slot, UNDEFINED) for slot in self.locals]", "= []"))
 
 
 def carries_into_the_next_round(patch: pytest.MonkeyPatch) -> None:
