@@ -8,6 +8,7 @@ two rules of one name either.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import ClassVar, NamedTuple, Unpack
 
 from stepward.sabotage.attack import Attack, AttackFacts, Family, attack_of
@@ -15,7 +16,7 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.stores.forging import Forger, StoreSnapshot
+from stepward.sabotage.stores.forging import Forger, StoreSnapshot, raw_store_of
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import JournalError
@@ -102,8 +103,18 @@ def ask_all(
         must_find(trial, "somebody with a receipt", (honest.receipt,), honest, trusts_key=False)
     if by_itself:
         must_find(trial, "somebody without key or receipt", (), honest, trusts_key=False)
+        take_signature(trial)
         must_refuse(case, trial, trial.machine(key=None), honest)
     return Outcome.DETECTED
+
+
+def take_signature(trial: Trial) -> None:
+    """Take the signature off the head: a machine without a key goes on with no signed run, whatever its records say."""
+    store, run = trial.store.inner, trial.run
+    with suppress(JournalError):  # what can't be read is not gone on with, either
+        head, entries = store.head(run), store.read(run)
+        if head is not None and head.signature is not None:
+            raw_store_of(store).put(run, entries, head._replace(signature=None), None)
 
 
 def is_carried(case: Case) -> bool:

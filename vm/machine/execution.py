@@ -264,6 +264,7 @@ class ExecutionVM(Migrations):
         """
         who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
         chain = await self._io(self._chain_to, run_id)
+        self._require_signer(chain[-1])
         wanted = Wanted(
             program, named_reads(reads), head, checked_grant(grant), after_failure, max_continuations, accept
         )
@@ -310,6 +311,8 @@ class ExecutionVM(Migrations):
             raise input_refused(why, plan.input_types)
         _require_id(run_id)
         await self._require_current(plan)
+        if before is not None:
+            self._require_signer(before)
         link = {} if before is None else {"continues": link_behind(before)}
         driver = await self._create(plan, run_id, given, who, {**link, "turn": FrozenMap(freeze(said.to_body()))})
         if driver is None:

@@ -28,7 +28,10 @@ Plans = Callable[[str, Names, Names, tuple[tuple[Names, Names], ...], str | None
 
 
 class History(NamedTuple):
-    """A run that was read: its plan, its records and events, and the state after them."""
+    """A run that was read: its plan, its records and events, and the state after them.
+
+    `is_signed`: its head has a signature, of whatever key.
+    """
 
     run: str
     plan: Plan
@@ -37,6 +40,7 @@ class History(NamedTuple):
     state: State
     last: Entry
     secrets: Mapping[str, bytes]
+    is_signed: bool = False
 
 
 _NUMBERS: Final = frozenset({"attempt", "due", "performance", "started", "time", "tokens", "took", "visit"})
@@ -118,7 +122,8 @@ def load(
     records = checked_records(run, entries)
     require_head(run, head, entries[-1], keys)
     found = unfold(journal, run, records, entries[-1], plans, is_blind=is_blind)
-    return found._replace(state=fold(found.plan, found.events))
+    is_signed = head is not None and head.signature is not None
+    return found._replace(state=fold(found.plan, found.events), is_signed=is_signed)
 
 
 def unfold(

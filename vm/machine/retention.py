@@ -23,7 +23,7 @@ CHANGED: Final = "it has changed meanwhile: prune again"
 class Prunable(NamedTuple):
     """A run that ended before some time: when, in seconds since the epoch, and why it stays, if it does.
 
-    `is_fault`: because it can't be read, or has changed meanwhile.
+    `is_fault`: because it can't be read, has changed meanwhile, or is signed and the machine has no key.
     """
 
     run: str
@@ -80,7 +80,8 @@ class Retention(Claims):
             ended = _ended(history) / 1e6
             if ended >= before:
                 return None
-            return Prunable(row.run, ended, self._needed(history, going))
+            why = self._lacks_signer(history)
+            return Prunable(row.run, ended, why or self._needed(history, going), is_fault=why is not None)
         except StepwardError as error:
             return Prunable(row.run, row.updated, f"it can't be read: {error}", True)
 

@@ -147,12 +147,17 @@ class Runs:
         return chain
 
     def _others_of_chain(self, run: str) -> list[str]:
-        """Return the ids of the runs that a run continues and of those that continue it, the last first."""
+        """Return the ids of the runs that a run continues and of those that continue it, the last first.
+
+        Raises JournalError if this machine may append to one of them only with a key.
+        """
         found = self._read(run) if is_id(run) else None
         if found is None:
             return []
         earlier = chain_before(found, self._read)
         later = chain_after(found, earlier, self._read)
+        for one in (found, *earlier, *later):
+            self._require_signer(one)
         return [one.run for one in (*earlier, *later)][::-1]
 
     def _read(self, run: str) -> History | None:
@@ -220,6 +225,7 @@ class Runs:
         run = lease.run
         try:
             found = await self._found(run)
+            self._require_signer(found)
             if require is not None:
                 await require(found)
             self._require_meaning(found)
@@ -256,6 +262,22 @@ class Runs:
         if self._setup.key is None:
             for fault in misfits(found):
                 raise JournalError(f"{fault.what}; see `stepward verify`")
+
+    def _require_signer(self, found: History) -> None:
+        """Raise JournalError for a signed run if this machine has no key."""
+        why = self._lacks_signer(found)
+        if why is not None:
+            raise JournalError(why)
+
+    def _lacks_signer(self, found: History) -> str | None:
+        """Return why nothing may be appended to a signed run if this machine has no key: the signature would be lost.
+
+        Nobody could tell its records from forged ones then, and the machine with the key would refuse the run.
+        """
+        if not found.is_signed or self._setup.key is not None:
+            return None
+        why = f"the head of run `{found.run}` is signed, and this machine has no key"
+        return f"{why}: give the key that has signed it (`--key`)"
 
     async def _taken(self, run: str, *, past_any_lease: bool = False, performs: bool = True) -> tuple[Driver, History]:
         """Lease a run that exists and read it; raises RunBusy. `past_any_lease` ignores the lease of a wrong clock."""
@@ -337,6 +359,7 @@ class Runs:
             happened = make(found.state)
             if happened is None:
                 return
+            self._require_signer(found)
             last, now = found.last, self.clock.now()
             state = apply(found.plan, found.state, happened)
             entry = entry_of(happened, last, now)
