@@ -8,48 +8,36 @@ import sys
 from hashlib import sha256
 from typing import Any
 
-TAG = b"stepward.trace.1\n"
-NOTHING = bytes(32)
-ALWAYS = {"started", "governed", "moved", "waited", "branched", "assigned", "passed", "ended"} | {
-    "opened",
-    "item",
-    "closed",
-}
+TAG, NOTHING = b"stepward.trace.1\n", bytes(32)
+ALWAYS = "started governed moved waited branched assigned passed ended opened item closed"
 SOMETIMES = ("attempt", "expired", "resumed", "reconciled", "blocked", "rejected")
 
 
 def canonical(value: Any) -> str:
+    """Return the canonical text of a value; of a sensitive one, only that there is one."""
     if isinstance(value, dict):
         keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
-        return "{" + ",".join(f"{canonical(key)}:{canonical(value[key])}" for key in keys) + "}"
+        return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{canonical(value[key])}" for key in keys) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(canonical, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def unnamed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: unnamed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [unnamed(item) for item in value]
-    return "#v" if isinstance(value, str) and value.startswith("#v") else value
-
-
-def extended(trace: bytes, record: Any) -> bytes:
-    kind = "attempt" if record["kind"] in ("resumed", "reconciled") else record["kind"]
-    return sha256(TAG + trace + f"{kind}\n{canonical(unnamed(record['body']))}".encode()).digest()
-
-
-def is_item(record: Any) -> bool:
-    kind, body = record["kind"], record["body"]
-    if kind in ALWAYS or (kind == "attempt" and "rule" in body):
-        return True
-    settles = body.get("kind") in ("success", "fallback", "skipped", "failed")
-    return kind in SOMETIMES and (settles or not body.keys().isdisjoint(("next", "ends", "closes")))
+    is_sensitive = isinstance(value, str) and value.startswith("#v")
+    return json.dumps("#v" if is_sensitive else value, ensure_ascii=False)
 
 
 def within(trace: bytes, inner: bytes) -> bytes:
     return sha256(TAG + trace + inner).digest()
+
+
+def extended(trace: bytes, record: Any) -> bytes:
+    kind = "attempt" if record["kind"] in ("resumed", "reconciled") else record["kind"]
+    return within(trace, f"{kind}\n{canonical(record['body'])}".encode())
+
+
+def is_item(record: Any) -> bool:
+    kind, body = record["kind"], record["body"]
+    settles = body.get("kind") in ("success", "fallback", "skipped", "failed")
+    counts = settles or not body.keys().isdisjoint(("next", "ends", "closes"))
+    return kind in ALWAYS.split() or (kind == "attempt" and "rule" in body) or (kind in SOMETIMES and counts)
 
 
 def all_steps(steps: list[Any]) -> list[Any]:
@@ -96,17 +84,14 @@ def trace_hash(records: list[Any], program: Any) -> bytes:
         if kind == "item":
             members[frame[:-1]].add(frame)
         elif kind == "opened" or (kind == "joined" and again and step not in owner.values()):
-            names = every[step].get("branches", ())
-            members[frame] = {(*frame, (step, body["visit"], 1, name)) for name in names}
+            members[frame] = {(*frame, (step, body["visit"], 1, name)) for name in every[step].get("branches", ())}
     return traces[()]
 
 
 def main(path: str, run: str) -> str:
-    connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT record FROM records WHERE run = ? ORDER BY seq", (run,)).fetchall()
-    records = [json.loads(record) for (record,) in rows]
-    digest = records[0]["body"]["program"]
-    (text,) = connection.execute("SELECT text FROM documents WHERE digest = ?", (digest,)).fetchone()
+    rows = sqlite3.connect(path).execute
+    records = [json.loads(one) for (one,) in rows("SELECT record FROM records WHERE run = ? ORDER BY seq", (run,))]
+    ((text,),) = rows("SELECT text FROM documents WHERE digest = ?", (records[0]["body"]["program"],))
     return trace_hash(records, json.loads(text)).hex()
 
 
