@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from stepward.validator.cli.output import print_error
+from stepward.validator.cli.streams import give_up, set_up_streams
 from stepward.validator.failures import REPORT_IT
 from stepward.validator.files import why_not
 from stepward.validator.result import AdvisedError
@@ -58,12 +59,7 @@ class _Command(click.Group):
         # The process is short, and nearly all its objects live to the end, so that each pass of the collector is
         # useless: without them loading a large program takes half the time.
         gc.disable()
-        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-            if getattr(sys, name) is None:  # the caller of the process has closed it
-                setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - open to the end
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")
+        set_up_streams()
         return super().__call__(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
@@ -99,8 +95,6 @@ class _Command(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # the reader of our output has closed it; click ends the process silently
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 _give_up_output()
                 _stop(f"the output can't be written: {why_not(error)}", "make room, or write it somewhere else")
@@ -114,7 +108,7 @@ def _give_up_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up(sys.stdout)
 
 
 def _stop(message: str, help: str) -> NoReturn:

@@ -24,6 +24,7 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.output import json_of, uses_color, write_output
 from stepward.validator.cli.printed import command
 from stepward.validator.cli.run_lists import filters, since
+from stepward.validator.cli.streams import is_unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +127,7 @@ def _spans(journal: Journal, names: Sequence[str], form: str, *, values: bool) -
 def follow(journal: Journal, run: str, *, as_json: bool, wait: Callable[[float], None] = time.sleep) -> None:
     """Print the records of a run as they come, until it is over; in JSON, one record a line.
 
-    A run that waits for somebody is not over: it is followed until the reader stops the command.
+    A run that waits for somebody is not over: it is followed until the reader stops the command, or is gone.
     """
     from stepward.validator.report.text import safe
     from stepward.validator.report.trace import trace_data, trace_lines
@@ -146,6 +147,8 @@ def follow(journal: Journal, run: str, *, as_json: bool, wait: Callable[[float],
         click.echo("\n".join(lines))
         sys.stdout.flush()
         shown = len(found.records)
+        if is_unread():
+            return
         if found.state.is_over:
             if not as_json:
                 click.echo(f"\n{found.state.status}; `{command('runs', run)}` shows the whole")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 
 import pytest
 
@@ -35,6 +37,56 @@ def test_a_reader_that_stops_reading_is_no_error() -> None:
     )
     assert done.stdout.startswith("error[SW00")
     assert done.stderr == ""
+
+
+RUN = "name: p\nsteps: [{id: a, type: set, set: {x: 1}}, {id: end, type: end}]\n"
+WAITS = """name: w
+tools: {ask: {effect: none, suspends: true}}
+steps: [{id: a, type: tool, tool: ask}, {id: end, type: end}]
+"""
+ASK = "from stepward.vm import Suspend\n\n\ndef ask(**_):\n    return Suspend('well?')\n"
+
+UNREAD = {
+    "check bad.yaml": 1,
+    "check good.yaml": 0,
+    "explain SW401": 0,
+    "graph bad.yaml": 0,
+    "schema": 0,
+    "--help": 0,
+    "verify runs.db": 0,
+    "verify broken.db": 1,
+    "runs --journal runs.db": 0,
+    "runs r --journal runs.db": 0,
+    "runs w --journal runs.db --follow": 0,
+    "runs export r --journal runs.db": 0,
+    "runs resume wrong --journal runs.db": 2,
+    "coverage run.yaml --journal runs.db --fail-under 100": 0,
+    "run run.yaml": 0,
+    "run bad.yaml": 2,
+}
+"""Commands, and their status: one whose output nobody reads has the same."""
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_status_says_the_same_when_nobody_reads_the_output() -> None:
+    for name, text in {"bad.yaml": BAD, "good.yaml": GOOD, "run.yaml": RUN, "w.yaml": WAITS, "ask.py": ASK}.items():
+        put(name, text)
+    run("run", "run.yaml", "--journal", "runs.db", "--run-id", "r")
+    run("run", "w.yaml", "--journal", "runs.db", "--run-id", "w", "--tools", "ask.py")
+    run("run", "run.yaml", "--journal", "broken.db", "--run-id", "r")
+    with closing(sqlite3.connect("broken.db")) as file, file:
+        file.execute("UPDATE records SET digest = zeroblob(32) WHERE seq = 1")
+    found = {}
+    for command in UNREAD:
+        reader, writer = os.pipe()
+        os.close(reader)
+        process = [STEPWARD, *command.split()]
+        done = subprocess.run(process, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        os.close(writer)
+        assert "Traceback" not in done.stderr
+        assert "Exception ignored" not in done.stderr
+        found[command] = done.returncode
+    assert found == UNREAD
 
 
 def in_a_shell(line: str) -> subprocess.CompletedProcess[str]:
