@@ -51,7 +51,7 @@ from stepward.validator.reasons import LeftOpen
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.fields import written
-from stepward.vm.expressions.syntax import Expression, all_references
+from stepward.vm.expressions.syntax import Expression
 from stepward.vm.language.automata import automaton_of, bound
 from stepward.vm.language.guardrails import (
     AnyGuard,
@@ -384,8 +384,6 @@ class _Judge:
         bad = DOES_NOT_HOLD if self.origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:
             asked = as_seen(self.facts, at_start(tree, hit.part, self.facts.meaning), hit.step)
-            if any(self._is_assigned_earlier(hit, one.names) for one in all_references(asked)):
-                raise Inexpressible  # its value is not in the state at the start of the step
             tests: tuple[Test, ...] = (((Decision((asked,)), bad),),)
         except Inexpressible:
             tests = ((),)

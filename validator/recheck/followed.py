@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import UNDEFINED, Block, meet
+from stepward.validator.recheck.cells import UNDEFINED, Block, common, meet
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import prefixes
 
@@ -70,6 +70,13 @@ class Followed:
             else:
                 self._met[key] = tuple(number for number, one in enumerate(self.blocks[slot]) if meet(one, block))
         return self._met[key]
+
+    def cut(self, names: Names, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Return the blocks of a reference with some values, cut to those; the values if it is not followed."""
+        if names not in self.slot:
+            return blocks
+        own = self.blocks[self.slot[names]]
+        return tuple(common(block, one) for block in own for one in blocks if meet(block, one))
 
     def _sorted(self, slot: int) -> tuple[dict[tuple[str, Any], int], list[int]]:
         """Return the single-valued blocks of a slot by value, and the other blocks. A long enum has many of the

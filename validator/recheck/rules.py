@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from stepward.validator.recheck.apart import unseen
 from stepward.validator.recheck.budgets import Budget
-from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, of_value
+from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, allows, of_value
 from stepward.validator.recheck.definite import assigned_by, read_by
 from stepward.validator.recheck.evaluation import Environment, references, truths, two_hold
 from stepward.validator.recheck.exits import Exit
@@ -44,6 +44,7 @@ from stepward.vm.language.guardrails import (
     Requires,
 )
 from stepward.vm.language.steps import BaseStep, Call, ConditionStep, LlmCall, ParallelStep, Stage, ToolCall
+from stepward.vm.language.types import TypeSpec
 
 Memory = tuple[int, ...]
 NEVER, STALE, FRESH = 0, 1, 2
@@ -271,7 +272,7 @@ class NeverWatcher(Watcher):
         if self._is_unseen(hit, names):
             return (UNDEFINED,)
         if names[0] != "args":
-            blocks = steps.blocks_at(names, hit.step, hit.part, state)
+            blocks = self._started_with(steps, hit, names, state)
             is_handed = isinstance(hit.part, Call) and names in read_by(hit.part)
             return (
                 tuple(block for block in blocks if block != UNDEFINED) if is_handed else blocks
@@ -287,6 +288,28 @@ class NeverWatcher(Watcher):
             value = spec.default
         return self._argument(steps, hit, value, fields, state)
 
+    def _started_with(self, steps: Steps, hit: Match, names: Names, state: State) -> tuple[Block, ...]:
+        """Return what a reference may be where a part starts. What siblings have given suits those that have started
+        with it: it is there, and of the types of the arguments."""
+        blocks = steps.blocks_at(names, hit.step, hit.part, state)
+        if not steps.is_given_earlier(names, hit.step, hit.part):
+            return blocks
+        parts = self.reading.steps[hit.step].sub_steps
+        calls = [hit.part, *(parts[one] for one in earlier(self.reading.steps[hit.step], hit.sub))]
+        is_read = any(isinstance(call, Call) and names in read_by(call) for call in calls)
+        specs = [spec for call in calls if isinstance(call, ToolCall) for spec in self._taken_as(call, names)]
+        return tuple(
+            block
+            for block in blocks
+            if (not is_read if block == UNDEFINED else all(allows(spec, block) for spec in specs))
+        )
+
+    def _taken_as(self, call: ToolCall, names: Names) -> Iterator[TypeSpec]:
+        """Yield the types of the arguments of a call that are just a reference."""
+        for name, spec in (self.reading.tool(call.tool).args or {}).items():
+            if handed(call, ("args", name)) == names:
+                yield spec
+
     def _argument(self, steps: Steps, hit: Match, value: Any, fields: Names, state: State) -> tuple[Block, ...]:
         for field in fields:
             inner = inside(value, field)
@@ -296,7 +319,7 @@ class NeverWatcher(Watcher):
         found = list(embedded(value))
         if found and found[0].whole and not found[0].path:
             # The step starts, so its arguments are defined; a field of one may be absent.
-            blocks = steps.blocks_at((*found[0].reference.names, *fields), hit.step, hit.part, state)
+            blocks = self._started_with(steps, hit, (*found[0].reference.names, *fields), state)
             return blocks if fields else tuple(block for block in blocks if block != UNDEFINED)
         if fields:
             return (UNDEFINED,)

@@ -447,7 +447,7 @@ class Steps:
         What siblings that come before assign is not in the state of the step: it may be anything of its type.
         """
         given = self._given_earlier(names, number, part)
-        return self.blocks(names, number, state) if given is None else given
+        return self.blocks(names, number, state) if given is None else self.followed.cut(names, given)
 
     def is_given_earlier(self, names: Names, number: int, part: BaseStep) -> bool:
         """Return whether a sibling that comes before a sub-step assigns a reference."""

@@ -18,7 +18,7 @@ from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.building import Builder, Slice
-from stepward.validator.engine.systems.system import BAD, Given, System
+from stepward.validator.engine.systems.system import Given, System
 from stepward.validator.engine.values.classes import Slot
 from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.described import described
@@ -125,7 +125,7 @@ class _Whole:
 
     def table(self, held: Iterable[dict[str, Any]]) -> dict[str, Any]:
         """Return a table with what is known of the states of each pair; a pair without any has no row."""
-        numbered = zip(self.pairs, held, strict=True)
+        numbered = zip(self.pairs, held, strict=False)  # no rows for what is within a step
         return self.rows.data({**self.rows.head(number), **one} for number, one in numbered if one)
 
 
@@ -316,7 +316,7 @@ class _Listed:
                 break
             if len(self.search.reached) > MAX_STATES:
                 raise TooMuch(f"it has over {MAX_STATES:,} states")
-            for state in self._spelled(node, blocks) if node != BAD else ():
+            for state in self._spelled(node, blocks) if 0 <= node < len(self.found) else ():
                 self.found[node].setdefault(state, cost)
 
     def _spelled(self, node: int, blocks: tuple[Any, ...]) -> Iterator[tuple[int, ...]]:

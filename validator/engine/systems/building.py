@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from stepward.validator.analysis.counting import explore_counted
 from stepward.validator.analysis.product import Exploration, Monitor, explore
 from stepward.validator.analysis.reached import reached
+from stepward.validator.engine.systems.behind import Behind, Siblings
 from stepward.validator.engine.systems.joint import Guards
 from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.moves import Moves
@@ -132,6 +133,7 @@ class Builder:
         self.moves = moves
         self.question = question
         self.product = Product(analyses, question)
+        self._siblings = Siblings(moves)
 
     @property
     def is_reachable(self) -> bool:
@@ -164,8 +166,9 @@ class Builder:
     def _asked_at_bad(self) -> set[Names]:
         found: set[Names] = set()
         for number in self.product.bad:
-            for guards in self._starts(number):
-                found |= self._roots_of(guards)
+            for way in self._ways_in(number):
+                for guards in (*way.starts, *(one.guards for results in way.siblings for one in results)):
+                    found |= self._roots_of(guards)
         return found
 
     def _relevant_nodes(self, roots: frozenset[Names]) -> set[int]:
@@ -205,25 +208,45 @@ class Builder:
         order = sorted(slice_.relevant)
         assert order[0] == 0, "the entry is a node"
         slice_.nodes = {number: node for node, number in enumerate(order)}
-        edges = tuple(tuple(_cheapest(self._edges(number, slice_))) for number in order)
+        behind: list[tuple[Edge, ...]] = []  # the nodes after those of pairs: where siblings have come before a call
+        edges = tuple(tuple(_cheapest(self._edges(number, slice_, behind))) for number in order)
+        edges += tuple(behind)
         earlier = {one.root for each in edges for edge in each for one in edge.assigns if is_kept(one.root)}
         return System(edges, slice_.roots | earlier, self.moves.inputs(slice_.roots))
 
-    def _edges(self, number: int, slice_: Slice) -> Iterator[Edge]:
-        product_, question = self.product, self.question
+    def _edges(self, number: int, slice_: Slice, behind: list[tuple[Edge, ...]]) -> Iterator[Edge]:
+        product_ = self.product
         step, state = product_.found.steps[number], product_.found.states[number]
-        kind = product_.monitor.enter(step, state)
-        if question.asks(kind, step):
-            assert kind is not None
-            cost = 0 if kind == "missing" else self.facts.least_cost(step) + (kind == "retried")
-            for guards in self._starts(number):
-                yield Edge(BAD, guards, (), cost, CompressedEdge(step, None, (), (number, -1), kind))
+        for way in self._ways_in(number):
+            yield from self._entering(number, way, slice_, behind)
         for leaving in self.moves.of(step):
             if not self.analyses.transitions.is_possible(step, leaving.transition):
                 continue
             assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
             for after in product_.monitor.leave(step, state, leaving.transition, dict(leaving.call_outcomes)):
                 yield from self._edge(number, leaving, assigns, after, slice_)
+
+    def _entering(self, number: int, way: Behind, slice_: Slice, behind: list[tuple[Edge, ...]]) -> Iterator[Edge]:
+        """Yield the edges by which entering a pair breaks the property; adds the nodes between siblings to `behind`."""
+        step, kind = self.product.found.steps[number], self.product.monitor.enter(*self.product.pairs[number])
+        assert kind is not None
+        cost = 0 if kind == "missing" else self.facts.least_cost(step) + (kind == "retried")
+        last = CompressedEdge(step, None, (), (number, -1), kind)
+        edges = tuple(Edge(BAD, guards, (), cost, last) for guards in way.starts)
+        for results in reversed(way.siblings):
+            node = len(slice_.nodes) + len(behind)
+            behind.append(edges)
+            edges = tuple(
+                Edge(
+                    node,
+                    one.guards,
+                    tuple(self._tracked(one.assigns, slice_.roots)),
+                    0,
+                    CompressedEdge(step, None, ((one.sub, one.outcome),), (number, number)),
+                )
+                for one in results
+            )
+        yield from edges
 
     def _edge(
         self, number: int, leaving: Leaving, assigns: tuple[Assign, ...], after: object, slice_: Slice
@@ -249,17 +272,19 @@ class Builder:
     def _tracked(assigns: Iterable[Assign], roots: frozenset[Names]) -> Iterator[Assign]:
         return (one for one in assigns if real(one.root) in roots)
 
-    def _starts(self, number: int) -> Iterator[Guards]:
-        """Yield the choices of guards under which entering a pair breaks the property."""
+    def _ways_in(self, number: int) -> Iterator[Behind]:
+        """Yield the ways in which entering a pair breaks the property: what starts, and behind which siblings."""
         step, state = self.product.found.steps[number], self.product.found.states[number]
         if not self.question.asks(self.product.monitor.enter(step, state), step):
             return
-        for test in self.question.tests:
-            asked = [[(Guard(one, outcome),) for outcome in bad] for one, bad in test]
-            for subs in self.product.monitor.culprits(step, state):
-                starts = [self.moves.starts(step, sub) for sub in subs]
-                for chosen in product(*starts, *asked):
-                    yield tuple(guard for guards in chosen for guard in guards)
+        for subs in self.product.monitor.culprits(step, state):
+            behind = self._siblings.before(step, subs)
+            siblings = behind.siblings if behind is not None else ()
+            starts = [behind.starts] if behind is not None else [self.moves.starts(step, sub) for sub in subs]
+            for test in self.question.tests:
+                asked = [[(Guard(one, outcome),) for outcome in bad] for one, bad in test]
+                found = (tuple(guard for guards in chosen for guard in guards) for chosen in product(*starts, *asked))
+                yield Behind(siblings, tuple(found))
 
 
 def _cheapest(edges: Iterable[Edge]) -> list[Edge]:

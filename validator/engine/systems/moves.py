@@ -97,8 +97,8 @@ class Moves:
         self.flow = analyses.facts.flow
         self.domains = domains
         self.overflow = Overflow(analyses, domains)
-        self._starting = Starts(analyses, domains)
-        self.ends = Ends(analyses.facts, domains, self._starting)
+        self.starting = Starts(analyses, domains)
+        self.ends = Ends(analyses.facts, domains, self.starting)
         self._known: dict[int, tuple[Leaving, ...]] = {}
         self._onward: dict[int, tuple[Leaving, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
@@ -336,14 +336,14 @@ class Moves:
     def _part(self, number: int, sub: int | None, call: Call) -> _Part:
         key = (number, sub)
         if key not in self._parts:
-            starts, refused = self._starting.of(number, sub, call)
+            starts, refused = self.starting.of(number, sub, call)
             self._parts[key] = _Part(sub, call, starts, refused, self.facts.falls_back(call))
         return self._parts[key]
 
     @property
     def doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
         """The references of each step or sub-step that may be undefined; None for those that never exist."""
-        return self._starting.doubtful
+        return self.starting.doubtful
 
     def _call(self, number: int, step: Call, transitions: Collection[Transition]) -> Iterator[Leaving]:
         part = self._part(number, None, step)

@@ -32,11 +32,20 @@ class Starts:
 
     def of(self, number: int, sub: int | None, call: Call) -> tuple[tuple[Guards, ...], tuple[Guards, ...]]:
         """Return the alternatives of guards under which a call starts, and those under which it is refused."""
+        earlier = self.analyses.assignment.earlier(number, sub)
+        return self._of(number, sub, call, earlier.given | earlier.gone)
+
+    def behind(self, number: int, sub: int, call: Call) -> tuple[Guards, ...]:
+        """Return the alternatives of guards under which a sub-step starts in the state that its siblings have left."""
+        return self._of(number, sub, call, frozenset())[0]
+
+    def _of(
+        self, number: int, sub: int | None, call: Call, assigned: frozenset[Names]
+    ) -> tuple[tuple[Guards, ...], tuple[Guards, ...]]:
+        """Return the alternatives of a call for a state that says nothing of the `assigned` roots."""
         doubtful = self.doubtful.get((number, sub), {})
         if None in doubtful.values():
             return _NEVER, _ALWAYS
-        earlier = self.analyses.assignment.earlier(number, sub)
-        assigned = earlier.given | earlier.gone
         wanted: list[Expression] = [
             Defined(0, 0, Reference(0, 0, name)) for name in doubtful if self.domains.root(name) not in assigned
         ]

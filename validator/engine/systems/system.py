@@ -144,7 +144,8 @@ class CompressedEdge(NamedTuple):
 
     `call_outcomes` are those of the step's call, under None, or of its sub-steps by position; empty where not known.
     `pairs` are the numbers of the pairs of step and monitor state that the edge leaves and leads to; -1 is none.
-    `errors` are the names of the errors of the calls that failed, where they are known.
+    `errors` are the names of the errors of the calls that failed, where they are known. Within a step, an edge stands
+    for a sub-step that has come to its end: such an edge leads to the pair that it leaves.
     """
 
     step: int
@@ -153,6 +154,11 @@ class CompressedEdge(NamedTuple):
     pairs: tuple[int, int]
     kind: str = ""
     errors: tuple[tuple[int | None, str], ...] = ()
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the edge stays within its step."""
+        return self.transition is None and not self.kind
 
 
 class Edge(NamedTuple):

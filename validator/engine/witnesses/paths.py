@@ -47,16 +47,20 @@ class Traced:
         self._turns: dict[int, tuple[Does, ...]] = {}
         self._errors: dict[tuple[int, str], str] = {}
         self._items: dict[int, Any] = {}
+        self._begun: dict[str, Does] = {}
         inputs = dict(self._inputs(path.before))
         self._walker = self._started(inputs)
         for number, step in enumerate(path.steps):
             self._given(step.edge.assigns, step.after)
+            if step.edge.compressed.is_within:
+                self._begin(step.edge.compressed)
+                continue
             if number + 1 < len(path.steps):
                 self._follow(step.edge.compressed)
             self._add(step.edge.compressed)
             if number + 1 < len(path.steps):
                 self._fill(step.edge.compressed.pairs[1], path.steps[number + 1].edge.compressed.pairs[0])
-        self.known = Known(inputs, self._outputs, self._turns, self._errors, self._items)
+        self.known = Known(inputs, self._outputs, self._turns, self._errors, self._items, self._begun)
 
     def _started(self, inputs: dict[str, Any]) -> Walker | None:
         """Return a run with the inputs of the path, and the simplest values for the other inputs."""
@@ -76,6 +80,12 @@ class Traced:
                 self._walker.follow(compressed, self._at.get(position, {}))
         except (Unsure, Valueless):
             self._walker = None
+
+    def _begin(self, compressed: CompressedEdge) -> None:
+        """Store what a sibling does before the call with which the path ends."""
+        for sub, outcome in compressed.call_outcomes:
+            assert sub is not None
+            self._begun[self.facts.flow.steps[compressed.step].sub_steps[sub].id] = _DOES[outcome]
 
     def _add(self, compressed: CompressedEdge) -> None:
         step = self.facts.flow.steps[compressed.step]

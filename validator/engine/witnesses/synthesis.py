@@ -73,14 +73,15 @@ Values = dict[Spot, Any]
 @dataclass(frozen=True)
 class Known:
     """The engine's knowledge about a path: values of inputs, of outputs (by position on the path, and call), the
-    behaviour of the parts of parallel steps (by position), names of errors (as outputs), and items (by the position at
-    which they start). The rest is tried."""
+    behaviour of the parts of parallel steps (by position), names of errors (as outputs), items (by the position at
+    which they start), and what siblings of the last call do before it. The rest is tried."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[tuple[int, str], Any] = field(default_factory=dict)
     turns: Mapping[int, tuple[Does, ...]] = field(default_factory=dict)
     errors: Mapping[tuple[int, str], str] = field(default_factory=dict)
     items: Mapping[int, Any] = field(default_factory=dict)
+    begun: Mapping[str, Does] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -428,8 +429,9 @@ class Witnesses:
         parts = {part.id: part for part in last.sub_steps}
         while not seen.confirmed and seen.missing is not None and seen.missing[0] in parts:
             name, visit, _ = seen.missing
-            value = told(len(goal.path) - 1, self.meaning.names.outputs[parts.pop(name).id])
-            witness = replace(witness, script=(*witness.script, Answer(name, visit, "returns", value)))
+            part, does = parts.pop(name), goal.known.begun.get(name, "returns")
+            value = told(len(goal.path) - 1, self.meaning.names.outputs[part.id]) if does == "returns" else None
+            witness = replace(witness, script=(*witness.script, Answer(name, visit, does, value)))
             seen = self._replayed(witness)
         return witness, seen
 
