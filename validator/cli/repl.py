@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, redirect_stdout, suppress
+from contextvars import copy_context
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,6 +120,7 @@ class _Place:
         self._means, self._brief, self._about = means, brief, about
         self._journal, self._options = journal, options
         self._machines: list[Any] = []
+        self._talker: list[Any] = []
         self._loop = asyncio.new_event_loop()
         self._session = self._made()
         self._is_json = options["output_format"] == "json"
@@ -229,12 +231,13 @@ class _Place:
 
     def _waited(self, work: Any) -> Any:
         from stepward.validator.report.text import safe
+        from stepward.vm.machine.waiting import wait
 
         try:
             with redirect_stdout(sys.stderr):  # output of a tool is none of the session
-                return self._loop.run_until_complete(work)
+                return wait(self._loop, work, copy_context())
         except KeyboardInterrupt:
-            for machine in self._machines:
+            for machine in (*self._machines, *self._talker):
                 machine.let_go()  # the tool that was under way ends with this process
             again = command("repl", "--session", self._session.name, options=self._options, repeats_all=True)
             is_kept = self._options["journal"] is not None
@@ -320,6 +323,7 @@ class _Place:
             trusted=means.trusted,
             observer=means.telemetry,
         )
+        self._talker = [machine]
         given = {"instructions": instructions(), "request": talk.request()}
         run = self._waited(machine.run(program, given, run_id=self._name_of_talk()))
         if run.status != "SUCCESS":

@@ -11,10 +11,12 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from paths import STEPWARD
 from stepward.validator.cli import main
 from stepward.vm import ExecutionVM, SQLiteJournal
 
@@ -226,3 +228,37 @@ def test_a_terminal_gets_a_prompt_and_control_c_clears_a_line(folder: Path) -> N
         process.kill()
         process.wait()
         os.close(ours)
+
+
+SLOW = """
+import asyncio, sys
+from stepward.vm import tool
+
+
+@tool(effect="read")
+async def slow() -> int:
+    print("begun", file=sys.stderr, flush=True)
+    await asyncio.sleep(2)
+    return 1
+"""
+
+
+def test_an_interrupted_turn_ends_in_words_and_gives_its_lease_back() -> None:
+    Path("slow.py").write_text(SLOW)
+    arguments = ["repl", "--tools", "slow.py", "--journal", "s.db", "--session", "s"]
+    process = [STEPWARD, *arguments]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(process, **pipes) as running:
+        assert running.stdin
+        assert running.stderr
+        running.stdin.write("(tool/slow)\n")
+        running.stdin.flush()
+        assert running.stderr.readline() == "begun\n"
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert err.startswith("\ninterrupted: `stepward repl --session s")
+    assert len(err.splitlines()) == 2, "no traceback follows"
+    again = subprocess.run(process, input="(+ 1 1)\n", capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == 0, again.stdout
+    assert "somebody else drives" not in again.stdout
