@@ -24,6 +24,11 @@ T = TypeVar("T")
 Data = Mapping[str, Any]
 
 
+def is_told_first(call: CallPlan) -> bool:
+    """Return whether a machine writes the intent of a call, and so reads a cancellation, before the call starts."""
+    return call.is_durable or call.is_model
+
+
 class Route(NamedTuple):
     """A known run: its inputs, and its answers by step, visit and attempt (0 stands for every attempt).
 

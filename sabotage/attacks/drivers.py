@@ -18,6 +18,7 @@ from stepward.sabotage.playing.oracle import Oracle
 from stepward.sabotage.playing.pausing import Paused, SwitchedPoints
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
+from stepward.sabotage.target import is_told_first
 from stepward.vm.journal.store import Append, JournalError, Lease, LeaseLost
 from stepward.vm.machine.refusals import DeliveryRefused, RunBusy
 from stepward.vm.machine.run import Run
@@ -319,7 +320,9 @@ class CancelledAnywhere(DriverAttack):
             is_heard = models <= max(sum(call.is_model for call in step.calls) for step in case.target.plan.steps)
             case.hold(is_heard, Invariant.ENDINGS, f"models were asked {models} times after the run was cancelled")
             late = [
-                record["body"]["step"] for record in trial.oracle.records[length + 1 :] if record["kind"] == "intent"
+                call.id
+                for record in trial.oracle.records[length + 1 :]
+                if record["kind"] == "intent" and is_told_first(call := case.target.calls[record["body"]["step"]])
             ]
             case.hold(not late, Invariant.ENDINGS, f"`{late[:1]}` has started after the run was cancelled")
             run = trial.reload()

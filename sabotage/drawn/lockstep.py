@@ -367,7 +367,7 @@ class _Pair:
         equal("broken", sorted(name for name, _ in run.broken), sorted(reference.broken()))
         _compare_moves(_moves(found), reference.log, found.plan)
         equal("dialect of patterns", found.records[0].body.get("patterns"), "re2" if self._has_patterns() else None)
-        if not found.plan.has_sensitive:
+        if not found.plan.has_sensitive and reference.has_known_size:
             equal("size of the state", found.state.size, reference.size)
         if found.last.seq == run.seq:  # a later refusal is a record, too
             again = Run(machine.run, found.plan, found.state, found.last)

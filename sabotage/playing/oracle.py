@@ -35,6 +35,7 @@ from stepward.sabotage.reference import (
 from stepward.sabotage.reference.plain import Unworded
 from stepward.sabotage.stores.plain_records import branch_of, oddities
 from stepward.sabotage.stores.plain_status import Standing, odd_row
+from stepward.sabotage.target import is_told_first
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.types import same
@@ -210,7 +211,8 @@ class Oracle:
         if kind == "started":
             self.reference.start(self.run.inputs)
         elif kind == "intent":
-            if any(record["kind"] == "cancel" for record in self.records):
+            is_late = any(record["kind"] == "cancel" for record in self.records)
+            if is_late and is_told_first(self.world.target.calls[body["step"]]):
                 raise Breach(Invariant.ENDINGS, f"`{body['step']}` starts after the run was cancelled")
             self.intents[note["key"]] = self.intents[place_of(body), note["attempt"]] = record["seq"]
             self._performing[shown(self._branch_of(frame_of(body)), body["step"])] = place_of(body), note["performance"]
@@ -341,10 +343,8 @@ class Oracle:
             self._begin_again()
         awaited = self._awaited(asking.place)
         intent = self.intents.get(asking.key or (asking.place, asking.attempt))
-        if call.is_durable and intent is None:
-            raise Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it")
-        if call.is_durable and intent is not None and intent > self.durable:
-            raise Breach(Invariant.INTENT, f"`{call.id}` starts, and its intent is not durable")
+        if call.is_durable and (intent is None or intent > self.durable):
+            raise Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no durable intent of it")
         if awaited.attempt != asking.attempt:
             raise Breach(Invariant.BOUNDS, f"`{call.id}` makes attempt {asking.attempt}, not {awaited.attempt}")
         if not call.is_model and not _agree(awaited.args, asking.args):

@@ -105,7 +105,7 @@ class Bodies(Later):
     def _all_left(self, step: Any, outputs: Outputs, errors: Errors, carried: tuple[Changes, Hidden]) -> str:
         """End a for_each step that has succeeded."""
         values = tuple(None if value is GONE else value for value, _ in outputs)
-        left = size(values[0] if step.type == "call" else values)
+        left = self._sized(values[0] if step.type == "call" else values)
         if left > self._room:
             raise Over("FAILED", "error")
         self._left = left

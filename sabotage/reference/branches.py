@@ -281,7 +281,7 @@ class Branches(Computing):
         paths = {path for one in good for path in above(one.closed.hidden, facts.written_name(str(one.name)))}  # type: ignore[union-attr]
         if not failed:
             self._data.hide_all([(where, paths) for where, _ in left_with(step, None)])
-        self._left = size(output)
+        self._left = self._sized(output)
         if outcome == "joined":
             self._succeeded(step)
         return outcome

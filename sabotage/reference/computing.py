@@ -9,7 +9,7 @@ from stepward.sabotage.reference.bodies import Bodies
 from stepward.sabotage.reference.data import left_with, left_without
 from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import Undefined
-from stepward.sabotage.reference.plain import NoValue, Unworded, size, to_value
+from stepward.sabotage.reference.plain import NoValue, Unworded, to_value
 from stepward.sabotage.reference.templates import filled, names_in
 from stepward.sabotage.reference.types import is_of
 
@@ -26,7 +26,7 @@ class Computing(Bodies):
         returns = self._types.output(step.id)
         try:
             value = _value_of(step.lisp, to_value(filled(step.args, self._data.read)))
-            self._left = size({step.output_key or f"{step.id}.output": value})
+            self._left = self._sized({step.output_key or f"{step.id}.output": value})
             if not is_of(value, returns) or self._left > self._most_bytes:
                 raise _NotComputed("BadOutput")
         except (Undefined, NoValue, _NotComputed) as error:

@@ -155,6 +155,13 @@ def written(value: Any) -> str:
     return value if isinstance(value, str) else _json(value, ", ", ": ")
 
 
+def is_worded(value: Any) -> bool:
+    """Return whether the language defines every text in a value: an error in it has words of the machine's own."""
+    if isinstance(value, Mapping):
+        return all(map(is_worded, value.values()))
+    return all(map(is_worded, value)) if isinstance(value, list | tuple) else not isinstance(value, Unworded)
+
+
 def size(value: Any) -> int:
     """Return the size of a value in bytes of the journal's JSON, as limits count it."""
     return len(_json(_recorded(value), ",", ":").encode())

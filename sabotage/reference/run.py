@@ -11,7 +11,7 @@ from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.data import GONE, Changes, Data, FieldPath
 from stepward.sabotage.reference.inference import Types
-from stepward.sabotage.reference.plain import said_in, size
+from stepward.sabotage.reference.plain import is_worded, said_in, size
 from stepward.sabotage.reference.rules import ALONE, Earlier, RuleMonitor, rules_of, terms_of
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class Run:
         """What the error of a run that failed has to say."""
         self._most_output, self._most_state = max_output_bytes, max_state_bytes
         self._sizes: dict[str, int] = {}
+        self.has_known_size = True
+        """Whether no step has left a text whose words the language does not define."""
         """The bytes that each step left in the state when it was left last."""
         self._left = 0
         """The bytes of what the last step came to that assigned values, or had bodies."""
@@ -121,6 +123,10 @@ class Run:
         """The size of the state: what every step left in it at its last visit."""
         return sum(self._sizes.values())
 
+    def _sized(self, value: Any) -> int:
+        self.has_known_size &= is_worded(value)
+        return size(value)
+
     @property
     def _room(self) -> int:
         """The bytes that the current step may leave in the state, in place of those of its last visit."""
@@ -138,7 +144,7 @@ class Run:
         if how in ("joined", "set") or (step.type == "parallel" and how != "visits"):
             self._sizes[step.id] = self._left
         elif how in ("success", "fallback"):
-            self._sizes[step.id] = size(self._calls[0].value)
+            self._sizes[step.id] = self._sized(self._calls[0].value)
         else:
             self._sizes[step.id] = 0
 

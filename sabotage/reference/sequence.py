@@ -131,7 +131,7 @@ class Sequence(Waits):
         new = {name: value for name, (value, _) in computed.items()}
         if size(new) > self._most_bytes:
             raise TooLarge("too large")
-        self._left = size(new)
+        self._left = self._sized(new)
         self._change([((name,), value) for name, value in new.items()])
         for name, value in new.items():
             paths = computed[name][1]

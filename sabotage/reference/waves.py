@@ -11,7 +11,7 @@ from stepward.sabotage.reference.calls import Call, judge
 from stepward.sabotage.reference.data import Changes, left_with, left_without
 from stepward.sabotage.reference.echoes import echoes, sought
 from stepward.sabotage.reference.expressions import Undefined
-from stepward.sabotage.reference.plain import MOST_NAMED, NoValue, Unworded, size, to_value, written
+from stepward.sabotage.reference.plain import MOST_NAMED, NoValue, Unworded, to_value, written
 from stepward.sabotage.reference.rules import is_allowed, is_done
 from stepward.sabotage.reference.run import Over, Run
 from stepward.sabotage.reference.templates import filled, names_in
@@ -167,7 +167,7 @@ class Waves(Run):
         changes = [change for call in self._calls for change in _left_by(call)]
         good = [call for call in self._calls if call.phase in ("success", "fallback")]
         output = {facts.written_name(call.step.id): call.value for call in good}
-        self._left = size(output)
+        self._left = self._sized(output)
         if self._left > self._room:
             raise Over("FAILED", "error")  # as after a `for_each` ("Parallel, Choices")
         if failed:

@@ -54,7 +54,7 @@ MAILING = {"inputs": {}, "mail_0, visit 1, attempt 1": RETURNS}
 
 
 def intent_rides(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "_intend", ("DURABLE if plan.is_durable else self.urgency", "self.urgency"))
+    rewrite(patch, Driver, "_intend", ("DURABLE if plan.is_durable else", "ANY_TIME if plan.is_durable else"))
 
 
 def intent_is_not_durable(patch: pytest.MonkeyPatch) -> None:

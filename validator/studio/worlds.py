@@ -189,7 +189,7 @@ class World:
             self.story.append(f"{again}. Its tool knows the key: there is no second effect.")
         elif call.writes and happened:
             self.breaches.append(Breach(Invariant.ONCE, f"`{call.id}` is performed again, though it happened"))
-        if call.has_intent:
+        if call.is_durable:
             records = [json.loads(entry.record) for entry in self.store.read(self.run_id)]
             if not any(one["kind"] == "intent" and one["note"].get("key") == asked.key for one in records):
                 self.breaches.append(Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it"))

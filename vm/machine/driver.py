@@ -444,7 +444,7 @@ class Driver:
             happened = made("intent", body, said, text)
         self.record(happened)
         self._intended.add((call.step, frame))
-        self.urgency = DURABLE if plan.is_durable else self.urgency
+        self.urgency = max(self.urgency, DURABLE if plan.is_durable else COMMITS if plan.is_model else ANY_TIME)
         return token.text() if token is not None else ""
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
