@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family, Need
+from stepward.sabotage.attacks.tampering import take_signature
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import SENSITIVE, WRITE
 from stepward.sabotage.playing.case import Case
@@ -433,6 +434,7 @@ class ForgedPredecessor(Attack):
     def play(self, case: Case) -> Outcome:
         """Continue a run, forge its continuation in each way, and verify it."""
         broken = Interrupted(case)
+        take_signature(broken.trial)
         machine, store = broken.machine(key=None), broken.trial.store.inner
         rest, grant = broken.program(), {"steps": 5}
         following = case.do(machine.continue_run(broken.run.id, rest, grant=grant, accept=ACCEPTED))

@@ -155,7 +155,7 @@ class Runs:
         if found is None:
             return []
         earlier = chain_before(found, self._read)
-        later = chain_after(found, earlier, self._read)
+        later = list(chain_after(found, earlier, self._read))
         for one in (found, *earlier, *later):
             self._require_signer(one)
         return [one.run for one in (*earlier, *later)][::-1]
