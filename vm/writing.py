@@ -1,4 +1,4 @@
-"""Writes a file in one step: whoever reads it finds the old content or the new one."""
+"""Writes a file in one step: whoever reads it finds the old content or the new one, and never a part of it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,24 @@ def put(path: Path, content: bytes, *, mode: int | None = None, owner: tuple[int
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
+        raise
+
+
+def create(path: str | os.PathLike[str], content: bytes, *, mode: int) -> None:
+    """Write a new file and have it on the disk; what can't be written whole is removed.
+
+    Raises FileExistsError if there is a file of that name, and OSError where it can't be written.
+    """
+    # Created with its mode: before a later chmod others could read it.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path)
         raise
 
 

@@ -12,6 +12,7 @@ import click
 
 from stepward.validator.files import why_not
 from stepward.validator.result import AdvisedError
+from stepward.vm.writing import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,11 @@ def write_output(path: Path, content: str | bytes, help: str) -> None:
     """Write a file that an option names; raises AdvisedError with this help when that is not possible."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     try:
-        path.write_bytes(data)
+        if path.exists() and not path.is_file():  # a device or a pipe
+            path.write_bytes(data)
+        else:
+            whole = path.resolve()  # a link that the caller names is followed
+            put(whole, data, mode=whole.stat().st_mode & 0o7777 if whole.exists() else None)
     except OSError as error:
         raise AdvisedError(f"`{path}` can't be written: {why_not(error)}", help) from None
 

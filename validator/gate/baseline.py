@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from stepward.validator.files import why_not
 from stepward.validator.findings import Finding
 from stepward.validator.gate.settings import ConfigurationError
+from stepward.vm.writing import put
 
 VERSION: Final = 1
 
@@ -78,7 +79,7 @@ def write_baseline(path: FilePath, findings: Iterable[Finding]) -> None:
     counts = Counter(entry_of(finding, path.parent) for finding in findings)
     data = {"version": VERSION, "findings": [entry.to_data(count) for entry, count in sorted(counts.items())]}
     try:
-        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        put(path, (json.dumps(data, indent=2) + "\n").encode())
     except OSError as error:
         raise ConfigurationError(
             f"the baseline `{path}` can't be written: {why_not(error)}", "correct the path"

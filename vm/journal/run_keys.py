@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from stepward.vm.journal.store import JournalError
+from stepward.vm.writing import create
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -120,10 +121,7 @@ class FileKeys:
     def _write(self, name: str, content: bytes) -> None:
         """Write a file that is whole as soon as it is there; raises FileExistsError if it is there."""
         own = self._folder / f"{name}.{os.urandom(8).hex()}"
-        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        create(own, content, mode=0o600)
         try:
             os.link(own, self._folder / name)
         finally:

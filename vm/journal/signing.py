@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import head_message
 from stepward.vm.journal.store import Head
+from stepward.vm.writing import create
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -139,10 +140,7 @@ class SigningKey:
 
         pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
-            # Created with this mode: before a later chmod others could read it.
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(pem)
+            create(path, pem, mode=0o600)
         except FileExistsError:
             raise KeyRefused(f"`{os.fspath(path)}` exists already, and a key is never written over") from None
         except OSError as error:

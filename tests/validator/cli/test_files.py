@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 from paths import ROOT
 from stepward.validator.cli import main
+from stepward.validator.cli.output import write_output
 from stepward.vm.writing import put
 
 GOLD_BONUS = ROOT / "specs/programs/bad/SW401/gold-bonus.yaml"
@@ -60,3 +63,36 @@ def test_reports_that_are_many_files_replace_links(tmp_path: Path, option: str, 
     assert precious.read_text() == "precious"
     assert sorted(path.name for path in folder.iterdir()) == names
     assert not any((folder / name).is_symlink() for name in names)
+
+
+@posix
+def test_a_file_that_can_not_be_written_whole_is_not_left(tmp_path: Path) -> None:
+    """On a full disk; here the limit of the process for files stands for it."""
+    limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)); sys.dont_write_bytecode = True; "
+    limited += "from stepward.validator.cli import main; main()"
+    (tmp_path / "old.json").write_text("{}")
+    for arguments in (
+        ["key", "k"],
+        ["check", str(APPROVED), "--no-cache", "--isolated", "--output-file", "new.txt"],
+        ["check", str(APPROVED), "--no-cache", "--isolated", "--output-file", "old.json"],
+        ["graph", str(APPROVED), "-o", "new.dot"],
+    ):
+        process = [sys.executable, "-c", limited, *arguments]
+        done = subprocess.run(process, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2, (arguments, done.stderr)
+        assert "can't be written: file too large" in done.stderr, done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["old.json"], arguments
+    assert (tmp_path / "old.json").read_text() == "{}"
+
+
+@posix
+def test_a_file_that_an_option_names_is_what_it_was(tmp_path: Path) -> None:
+    whole, link = tmp_path / "whole", tmp_path / "link"
+    whole.write_text("old")
+    whole.chmod(0o640)
+    link.symlink_to(whole)
+    write_output(link, "new", "")
+    assert (whole.read_text(), link.is_symlink(), whole.stat().st_mode & 0o777) == ("new", True, 0o640)
+    write_output(Path(os.devnull), "nothing", "")
+    assert not Path(os.devnull).is_file()
