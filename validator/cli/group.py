@@ -62,6 +62,13 @@ class _Command(click.Group):
         set_up_streams()
         return super().__call__(*args, **kwargs)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments; click would end with 1 for Ctrl-C."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """Return the names of all commands."""
         return sorted(COMMANDS)

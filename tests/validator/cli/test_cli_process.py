@@ -124,6 +124,21 @@ def test_an_interrupt_is_quiet() -> None:
     assert (child.returncode, out, err) == (130, b"", b"")
 
 
+@pytest.mark.parametrize("module", ["click", "stepward.validator.cli.output", "stepward.validator.cli.run"])
+def test_an_interrupt_while_the_command_is_loaded_is_quiet(module: str) -> None:
+    put(
+        "sitecustomize.py",
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n",
+    )
+    done = run("run", "nothing.yaml", env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_output_that_can_not_be_encoded_is_escaped() -> None:
     put("bad.yaml", BAD.replace("gone", "日本"))
     done = run("check", "bad.yaml", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
