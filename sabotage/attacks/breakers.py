@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.operations.files import Files
+from stepward.sabotage.operations.stores import Files
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
 from stepward.vm.journal.memory import MemoryJournal

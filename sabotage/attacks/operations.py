@@ -14,7 +14,7 @@ from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.operations.accounts import Account, Refusal
 from stepward.sabotage.operations.book import LEASE, Book
 from stepward.sabotage.operations.desk import Desk, Process
-from stepward.sabotage.operations.files import Files
+from stepward.sabotage.operations.stores import new_stores
 from stepward.sabotage.operations.tasks import (
     KINDS,
     POLICIES,
@@ -33,7 +33,6 @@ from stepward.sabotage.playing.points import Killed
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import ErasedError
 from stepward.vm.journal.copying import copy_runs
-from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.authority import Envelope
@@ -64,12 +63,12 @@ class OperationsInAnyOrder(Attack):
     operations = 30
 
     def play(self, case: Case) -> Outcome:
-        """Play sequences of operations, and compare after each of them. The last one is in files."""
+        """Play sequences of operations, and compare after each of them. The last one is in files, and each on the
+        server of the campaign if it has one."""
         seed = case.seed()
         for number in case.each("sequence", range(self.sequences)):
             with ExitStack() as stack:
-                has_files = number == self.sequences - 1
-                stores = Files(stack) if has_files else MemoryJournal
+                stores = new_stores(case.store, stack, in_files=number == self.sequences - 1)
                 table = _Table(case, Random(f"operations {seed} {number}"), stores)
                 for _ in range(self.operations):
                     table.operate()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
 from stepward.vm.journal.postgres import PostgresJournal
@@ -20,6 +20,12 @@ def lent_schema(conninfo: str) -> Iterator[PostgresJournal]:
             yield store
         finally:
             connection(store).execute(f"DROP SCHEMA {name} CASCADE".encode())
+
+
+def lent_beside(store: PostgresJournal) -> AbstractContextManager[PostgresJournal]:
+    """Lend a store in a new schema of the database of another one."""
+    conninfo, *_ = store._opened
+    return lent_schema(conninfo)
 
 
 class RawSchema:

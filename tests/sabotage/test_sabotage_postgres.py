@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
@@ -11,14 +12,17 @@ from canaries import repeated_here
 from databases import Place
 from paths import ROOT
 from sizes import size
-from stepward.sabotage.attacks import disks, drawn, files, kills
+from stepward.sabotage.attacks import disks, drawn, files, kills, operations
 from stepward.sabotage.campaign import Orders, attack_program
 from stepward.sabotage.invariants import Outcome
+from stepward.sabotage.operations.stores import new_stores
 from stepward.sabotage.registry import ATTACKS, attacks_in
 from stepward.vm import Program
 from stepward.vm.journal import postgres as module
-from stepward.vm.journal.postgres import PostgresVault
-from stepward.vm.journal.store import JournalError
+from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.journal.postgres import PostgresJournal, PostgresVault
+from stepward.vm.journal.records import document_digest
+from stepward.vm.journal.store import Journal, JournalError
 
 PROGRAM = ROOT / "specs/programs/good/customer_refund.yaml"
 OWN_STORES = [attack for module in (disks, drawn, files, kills) for attack in attacks_in(module)]
@@ -86,6 +90,26 @@ def test_a_server_without_a_defence_is_breached_there_and_again(
         assert script.replay(postgres.conninfo)[0] is Outcome.BREACHED
         assert script.replay()[0] is not Outcome.BREACHED, "the store in memory has the defence"
     assert script.replay(postgres.conninfo)[0] is not Outcome.BREACHED
+
+
+def test_operations_are_played_in_stores_on_the_server(postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were played in memory and in files alone, so that nobody saw what a copy within one database comes to."""
+    asked: list[Journal] = []
+
+    def noting(beside: Journal, *_: object, in_files: bool) -> type[Journal]:
+        asked.append(beside)
+        return MemoryJournal
+
+    monkeypatch.setattr(operations, "new_stores", noting)
+    orders = Orders(examples=1, attacks=("operations-in-any-order",), postgres=postgres.conninfo)
+    assert attack_program(Program.load(PROGRAM), orders=orders).ok
+    assert [type(store) for store in asked] == [PostgresJournal] * operations.OperationsInAnyOrder.sequences
+    with closing(PostgresJournal(postgres.conninfo, schema=postgres.schema)) as beside, ExitStack() as stack:
+        made = [new_stores(beside, stack, in_files=True)() for _ in range(2)]
+        assert [type(store) for store in made] == [PostgresJournal] * 2
+        digest = document_digest(b"text")
+        made[0].put_document(digest, b"text")
+        assert made[1].document(digest) is None
 
 
 def test_a_server_that_is_not_there_is_said(postgres: Place) -> None:

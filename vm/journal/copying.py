@@ -5,14 +5,14 @@ The copy is of one moment, although runs may go on meanwhile. What is copied aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.chain import Chain, check_chain, read_together
 from stepward.vm.journal.pruning import Pruned, PrunedRefused
-from stepward.vm.journal.records import document_digest
+from stepward.vm.journal.records import document_digest, read_record
 from stepward.vm.journal.store import Append, AppendConflict, Entry, Journal, JournalError, Row
 
 HOLDER: Final = "copy"
@@ -56,25 +56,74 @@ def copy_runs(source: Journal, target: Journal, due: Due) -> Iterator[Copied]:
     again: set[str] | None = None
     for left in reversed(range(TRIES)):
         passing = set()
+        erased = _erase_first(source, target)
         with source.frozen() as still:
             for run in still.names():
                 if again is not None and run not in again:
                     continue
                 try:
-                    yield Copied(run, _copy_run(still, target, run, due))
+                    yield Copied(run, _copy_run(still, target, run, due, erased))
                 except Left as error:
                     if error.is_passing and left:
                         passing.add(run)
                     else:
                         yield Copied(run, why=str(error))
             if again is None:
-                yield from _copy_pruned(still, target)
+                yield from _copy_pruned(still, target, erased)
         if not passing:
             return
         again = passing
 
 
-def _copy_pruned(source: Journal, target: Journal) -> Iterator[Copied]:
+def _erase_first(source: Journal, target: Journal) -> set[str]:
+    """Have the target destroy its values of runs that were erased or pruned in the source; return these runs.
+
+    That comes before the snapshot: a database destroys nothing while one of it is open, and both stores may be in it.
+    Also without values: from then on the vault takes none of a run with this id.
+    """
+    found = [run for run in source.names() if _is_newly_erased(source, target, run)]
+    found += [run for run in source.pruned() if _is_newly_pruned(source, target, run)]
+    if found:
+        target.vault.erase_all(found)
+    return set(found)
+
+
+def _is_newly_erased(source: Journal, target: Journal, run: str) -> bool:
+    """Return whether a run was erased, which the target does not know yet; an erasure is the last record of a run."""
+    head, known = source.head(run), target.head(run)
+    if head is None or (known is not None and known[:3] == head[:3]):
+        return False
+    last = source.read(run, head.seq)
+    try:
+        if not last or read_record(last[0]).kind != "erased":
+            return False
+    except JournalError:
+        return False
+    head, entries = read_together(source, run)
+    if check_chain(run, entries, head, (), is_head_forged=False).faults:
+        return False
+    present = target.read(run)
+    is_free = bool(present) or target.kept(run) is None
+    return is_free and _begins_with([one.digest for one in entries], present)
+
+
+def _is_newly_pruned(source: Journal, target: Journal, run: str) -> bool:
+    """Return whether the target has values of a run that was pruned, or can't know yet that it was."""
+    kept = source.kept(run) or b""
+    if target.kept(run) == kept:
+        return bool(target.vault.get(run))
+    try:
+        pruned = Pruned.from_bytes(kept)
+    except PrunedRefused:
+        return False
+    return _begins_with(pruned.digests, target.read(run))
+
+
+def _begins_with(digests: Sequence[bytes], present: Sequence[Entry]) -> bool:
+    return [one.digest for one in present] == list(digests[: len(present)])
+
+
+def _copy_pruned(source: Journal, target: Journal, erased: Collection[str]) -> Iterator[Copied]:
     """Have the target prune what the source has pruned, and take the ids of runs that it never had."""
     for run in source.pruned():
         kept = source.kept(run) or b""
@@ -83,10 +132,9 @@ def _copy_pruned(source: Journal, target: Journal) -> Iterator[Copied]:
         except PrunedRefused as error:
             yield Copied(run, why=f"{error}; {_LOOK}")
             continue
-        is_known = target.kept(run) == kept
-        if not is_known or target.vault.get(run):
-            target.vault.erase(run)  # also without values: from then on the vault takes none of a run with this id
-        is_pruned = is_known or _prune(target, pruned, kept)
+        if run not in erased and _is_newly_pruned(source, target, run):
+            target.vault.erase(run)  # it was pruned since then
+        is_pruned = target.kept(run) == kept or _prune(target, pruned, kept)
         yield Copied(run, why=None if is_pruned else _OTHER)
 
 
@@ -95,7 +143,7 @@ def _prune(target: Journal, pruned: Pruned, kept: bytes) -> bool:
     if target.prune(pruned.head, kept):
         return True
     present = target.read(pruned.run)
-    if any(one.digest != digest for one, digest in zip(present, pruned.digests, strict=False)):
+    if not _begins_with(pruned.digests, present):
         return False
     rest = [Entry(seq, b"", digest) for seq, digest in enumerate(pruned.digests)][len(present) :]
     append = Append(pruned.run, len(present) - 1, rest, pruned.status, pruned.ended / 1e6, True)
@@ -107,8 +155,11 @@ def _prune(target: Journal, pruned: Pruned, kept: bytes) -> bool:
     return target.prune(pruned.head, kept)
 
 
-def _copy_run(source: Journal, target: Journal, run: str, due: Due) -> int:
-    """Copy a run, and return the number of new records; raises Left."""
+def _copy_run(source: Journal, target: Journal, run: str, due: Due, erased: Collection[str]) -> int:
+    """Copy a run, and return the number of new records; raises Left.
+
+    `erased` are the runs whose values the target has destroyed.
+    """
     head, known = source.head(run), target.head(run)
     row = source.row(run)
     if head is not None and row is not None and known is not None and known[:3] == head[:3] and not row.fault:
@@ -129,7 +180,7 @@ def _copy_run(source: Journal, target: Journal, run: str, due: Due) -> int:
     if len(present) >= len(entries):
         return 0  # the target is ahead
     _copy_documents(source, target, chain)
-    _copy_values(source, target, chain)
+    _copy_values(source, target, chain, is_erased=run in erased)
     _copy_entries(target, row, entries, len(present), head.signature, due(source, run))
     return len(entries) - len(present)
 
@@ -176,7 +227,7 @@ def _named(chain: Chain) -> Iterator[str]:
             yield str(body.get("program"))
 
 
-def _copy_values(source: Journal, target: Journal, chain: Chain) -> None:
+def _copy_values(source: Journal, target: Journal, chain: Chain, *, is_erased: bool) -> None:
     erased = {
         reference
         for record in chain.records.values()
@@ -188,9 +239,9 @@ def _copy_values(source: Journal, target: Journal, chain: Chain) -> None:
     if lacking:
         why = "they were erased while they were copied, or the vault is not the one of this journal"
         raise Left(f"sensitive values are missing: {why}; {_LOOK}", is_passing=True)
-    if erased:
-        target.vault.erase(chain.run)  # a copy of before may have them
-    elif values:
+    if erased and not is_erased:
+        target.vault.erase(chain.run)  # it was erased since then
+    if values and not erased:
         try:
             target.vault.put(chain.run, values)
         except JournalError as error:

@@ -12,7 +12,7 @@ from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.fate import World, given
 from stepward.sabotage.drawn.machine import DrawnCase, Parted, raised
 from stepward.sabotage.drawn.values import respelled
-from stepward.sabotage.operations.files import Files
+from stepward.sabotage.operations.stores import Files
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.virtual_time import VirtualLoop
 from stepward.sabotage.playing.world import TooLate, WorldClock

@@ -200,6 +200,47 @@ def test_what_is_erased_while_it_is_copied_is_copied_again_as_erased() -> None:
     assert faults(target) == []
 
 
+@pytest.mark.parametrize("what", ["erased", "erased again", "pruned", "pruned again"])
+def test_what_is_destroyed_in_the_source_is_in_the_target_where_both_are_in_one_database(
+    postgres: Place, what: str
+) -> None:
+    """The server destroys nothing while somebody sees it, and the snapshot of the copy sees all of the database."""
+    from stepward.vm.journal.postgres import PostgresJournal
+
+    with (
+        closing(PostgresJournal(postgres.conninfo, schema=postgres.schema)) as source,
+        closing(PostgresJournal(postgres.conninfo, schema=f"{postgres.schema}_copy")) as target,
+    ):
+        bench = filled(source)
+        if what.endswith("again"):
+            copied(source, target)
+            assert target.vault.get("waits")
+        bench.vm.erase_sync("waits")
+        if what.startswith("pruned"):
+            assert "waits" in {one.run for one in bench.vm.prune_sync(bench.clock.time / 1e6 + 1) if one.why is None}
+        assert {one.why for one in copied(source, target)} == {None}
+        assert target.vault.get("waits") == {}
+        assert all_of(target) == all_of(source)
+        assert set(target.pruned()) == set(source.pruned())
+        assert faults(target) == []
+
+
+@pytest.mark.parametrize("goes", ["erased", "pruned"])
+def test_values_of_another_run_with_the_id_of_one_that_is_gone_stay(goes: str) -> None:
+    source, target = MemoryJournal(), MemoryJournal()
+    bench = filled(source)
+    bench.vm.erase_sync("waits")
+    if goes == "pruned":
+        bench.vm.prune_sync(bench.clock.time / 1e6 + 1)
+        assert "waits" in set(source.pruned())
+    Bench({"a": [Suspend("may I?")]}, journal=target).run(WAITS, "waits", who="eve")
+    before = target.vault.get("waits")
+    assert before
+    found = {one.run: one.why for one in copied(source, target)}
+    assert found["waits"] == "the target has it with other records: copy into another journal"
+    assert target.vault.get("waits") == before
+
+
 def test_values_stay_encrypted_and_their_keys_where_they_are(make: Opener, tmp_path: Path) -> None:
     keys = FileKeys(tmp_path / "keys")
     with closing(SQLiteJournal(tmp_path / "source.db", keys=keys)) as source:
