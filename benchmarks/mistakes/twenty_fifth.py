@@ -59,12 +59,12 @@ TWENTY_FIFTH: Final = (
             (
                 "vm/journal/copying.py",
                 """\
-    if erased:
-        target.vault.erase(chain.run)  # a copy of before may have them
-    elif values:
+    if found:
+        target.vault.erase_all(found)
+    return set(found)
 """,
                 """\
-    if values:
+    return set(found)
 """,
             ),
         ),
