@@ -6,7 +6,7 @@ import fnmatch
 import subprocess
 import sys
 import tomllib
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -115,6 +115,18 @@ def test_what_is_tried_by_day_has_each_value_of_each_factor(one_in: int, monkeyp
             assert len(chosen) < 4 * length or len({case[factor] for case in chosen}) == length, lengths
     monkeypatch.setattr(sizes, "MANY", True)
     assert sizes.by_day("abcdefg", one_in) == list("abcdefg")
+
+
+def test_a_square_has_by_day_each_pair_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "MANY", False)
+    for lengths in [(13, 7, 7), (4, 5, 3), (2, 2, 2), (9, 1, 1)]:
+        factors = [[(factor, value) for value in range(length)] for factor, length in enumerate(lengths)]
+        chosen = sizes.square_by_day(*factors)
+        assert len(chosen) == lengths[0] * lengths[1]
+        for one, other in combinations(range(3), 2):
+            assert {(case[one], case[other]) for case in chosen} == set(product(factors[one], factors[other])), lengths
+    monkeypatch.setattr(sizes, "MANY", True)
+    assert len(sizes.square_by_day("abc", "de", "fg")) == 12
 
 
 def test_the_mark_leaves_by_day_one_in_so_many_cases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import product
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -38,6 +39,19 @@ def is_by_day(at: int, one_in: int) -> bool:
 def by_day(cases: Iterable[T], one_in: int) -> list[T]:
     """Return one in so many cases, every time the same ones; all if `STEPWARD_MANY` is set."""
     return [case for at, case in enumerate(cases) if is_by_day(at, one_in)]
+
+
+def square_by_day(first: Collection[T], second: Collection[T], third: Collection[T]) -> list[tuple[T, T, T]]:
+    """Return every case of three factors; by day a Latin square: each value of one meets each value of each other one.
+
+    No factor has fewer values than the third.
+    """
+    assert len(third) <= min(len(first), len(second))
+    return [
+        (one, two, three)
+        for (row, one), (column, two), (sign, three) in product(enumerate(first), enumerate(second), enumerate(third))
+        if MANY or (row + column + sign) % len(third) == 0
+    ]
 
 
 def parted_by_day(items: Iterable[Any]) -> tuple[list[Any], list[Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
 
+from sizes import square_by_day
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.witnesses import replay
 from stepward.vm import Program
@@ -193,11 +193,7 @@ def program(source: str, question: str, rule: str) -> Program:
     )
 
 
-CASES = list(product(SOURCES, QUESTIONS, RULES))
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(("source", "question", "rule"), CASES)
+@pytest.mark.parametrize(("source", "question", "rule"), square_by_day(SOURCES, QUESTIONS, RULES))
 def test_a_violation_behind_a_list_has_a_witness(source: str, question: str, rule: str) -> None:
     found = ProgramValidator(program(source, question, rule)).validate().findings
     (finding,) = [one for one in found if one.code.startswith("SW4")]

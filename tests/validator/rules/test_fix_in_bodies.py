@@ -147,7 +147,7 @@ def findings(text: str, file: str) -> list[Finding]:
     return list(run.result().findings)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("place", PLACES)
 def test_an_edit_is_made_in_every_list(place: str, mistake: str) -> None:
