@@ -1,6 +1,6 @@
 """The campaign is itself tested: a machine without one defence is breached within the default budget, each of them.
 
-By day one canary of each attack is played, and each third of the others. `STEPWARD_CANARIES=bit-flip-in-record` plays
+By day one canary of each attack is played, and each sixth of the others. `STEPWARD_CANARIES=bit-flip-in-record` plays
 all canaries of that attack, or the one of that name.
 """
 
@@ -26,7 +26,7 @@ from stepward.vm.values import freeze
 ALL = canaries()
 WANTED = os.environ.get("STEPWARD_CANARIES")
 OF_ATTACKS = list({canary.attack: canary for canary in reversed(ALL)}.values())[::-1]
-CHOSEN = (*OF_ATTACKS, *by_day((canary for canary in ALL if canary not in OF_ATTACKS), 3))
+CHOSEN = (*OF_ATTACKS, *by_day((canary for canary in ALL if canary not in OF_ATTACKS), 6))
 PLAYED = [canary for canary in ALL if WANTED in (canary.attack, canary.name)] if WANTED else CHOSEN
 assert PLAYED, f"there is no canary or attack `{WANTED}`"
 
@@ -43,8 +43,8 @@ WHOLE = list(
 each eighth attack: the replay of its breach, and `test_the_machine_of_a_new_project_holds` with more programs, ask of
 every attack whether it alarms without a cause."""
 
-REPLAYED = {canary.name for canary in (PLAYED if WANTED or MANY else OF_ATTACKS[::6])}
-"""Canaries whose breaches another process replays: by day one for each sixth attack."""
+REPLAYED = {canary.name for canary in (PLAYED if WANTED or MANY else OF_ATTACKS[::12])}
+"""Canaries whose breaches another process replays: by day one for each twelfth attack."""
 
 MOST_SILENT = 158
 """The single checks of attacks that no canary makes go off, at most: 153 of 241; by night other seeds find others."""

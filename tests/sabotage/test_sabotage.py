@@ -229,7 +229,7 @@ def test_every_attack_reaches_its_place_in_some_good_program(looking: set[str]) 
         reached |= {row.attack.name for row in matrix.rows if row.ran}
     assert reached == {attack.name for attack in SENT}
     program = Program.load(GOOD / "price_update.yaml")
-    matrix = attack_program(program, policies, Orders(examples=60, attacks=ON_SPECIMENS, specimens=True))
+    matrix = attack_program(program, policies, Orders(examples=size(24, 60), attacks=ON_SPECIMENS, specimens=True))
     assert matrix.ok, matrix.breaches[0].what
     assert all(row.ran for row in matrix.rows), "these need several items at once, which a good program seldom has"
     assert looking == {attack.name for attack in SENT if not attack.draws}.union(ON_SPECIMENS)
@@ -457,11 +457,13 @@ TWO_PEOPLE = {
 
 
 def test_no_attack_takes_it_for_a_breach_that_a_policy_asks_for_two_people() -> None:
-    """Attacks start and settle as two people then. Each attack that applies to the program plays."""
+    """Attacks start and settle as two people then. Each that applies to the program plays, by day each second."""
     eyes = Policy.from_dict({"policy": "eyes", "four_eyes": ["ask", "pay"]})
-    matrix = attack_program(Program.from_dict(TWO_PEOPLE), [eyes], Orders(seed=1, examples=1, drawn=False))
+    names = tuple(attack.name for attack in ATTACKS[:: size(2, 1)])
+    orders = Orders(seed=1, examples=1, attacks=names, drawn=False)
+    matrix = attack_program(Program.from_dict(TWO_PEOPLE), [eyes], orders)
     assert not {row.attack.name: row.breach for row in matrix.rows if row.breach}
-    assert sum(not row.misses for row in matrix.rows) > 100
+    assert sum(not row.misses for row in matrix.rows) > size(50, 100)
 
 
 RULES_ABOUT_STEPS = (
