@@ -59,7 +59,7 @@ def _told(goal: Goal) -> str:
         return f"step `{step}`"
     if goal.kind == "branch":
         return f"`{step}` takes `{how}`{to}"
-    return f"`{step}` {_WORDS[how]}{to}"
+    return f"`{step}` {_WORDS.get(how, f'takes `{how}`')}{to}"  # an entry of `catch` has its number
 
 
 def to_data(result: Coverage) -> dict[str, Any]:

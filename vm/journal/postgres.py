@@ -111,7 +111,8 @@ class PostgresVault:
 
     def get(self, run: str) -> dict[str, bytes]:
         query = "SELECT reference, value FROM secrets WHERE run = %(run)s AND reference <> ''"
-        return dict(self._connection.rows(query, {"run": run}))
+        found = self._connection.rows(query, {"run": run})
+        return {reference: value for reference, value in found if type(value) is bytes}
 
     def erase(self, run: str) -> int:
         """Destroy every value of a run, and return their number; on return no file of the table holds them.

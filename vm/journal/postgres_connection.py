@@ -215,8 +215,12 @@ class PostgresConnection:
     def _explained(self, what: str) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError:
+            raise JournalError(f"the journal in PostgreSQL can't be {what}: a text in it is no UTF-8") from None
         except psycopg.Error as error:
-            why = " ".join(str(error.diag.message_primary or error).split()) or type(error).__name__
+            said = " ".join(str(error.diag.message_primary or error).split())
+            # What PostgreSQL says of a value may quote it.
+            why = "a value does not fit" if isinstance(error, psycopg.DataError) else said or type(error).__name__
             advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), "")
             if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
                 advice = "; look whether the server runs, and whether its address is right"

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from stepward.vm.journal.canonical import Sealed, canonical, is_sealed, portable, read_canonical, restored
+from stepward.vm.journal.canonical import (
+    NotCanonicalError,
+    Sealed,
+    canonical,
+    is_sealed,
+    portable,
+    read_canonical,
+    restored,
+)
 from stepward.vm.journal.encryption import is_encrypted
 from stepward.vm.journal.records import VALUE_TAG
 from stepward.vm.journal.store import JournalError
@@ -50,10 +58,25 @@ def unsealer(secrets: Mapping[str, bytes], erased: Collection[str]) -> Callable[
             raise JournalError(f"the sensitive value `{reference}` is encrypted: open the journal with its key store")
         if commitment(secret) != committed:
             raise JournalError(f"the sensitive value `{reference}` in the vault is not the one that was put there")
-        return Sealed(reference, committed, restored(read_canonical(secret[SALT_BYTES:]), _refuse_nested))
+        return Sealed(reference, committed, _read(reference, secret[SALT_BYTES:]))
 
     return unseal
 
 
-def _refuse_nested(reference: str, _: str) -> Sealed:
-    raise JournalError(f"the sensitive value `{reference}` stands inside another one")
+def _read(reference: str, text: bytes) -> Any:
+    """Return the value in a secret; no message about it quotes the value."""
+    data = read_canonical(text)
+    try:
+        return restored(data, _refuse_nested)
+    except NotCanonicalError:
+        raise NotCanonicalError("a text in it begins with a tag, and this version does not know what it says") from None
+    except _NestedError:
+        raise JournalError(f"another one stands inside the sensitive value `{reference}`") from None
+
+
+class _NestedError(Exception):
+    """There is a reference to a sensitive value inside one."""
+
+
+def _refuse_nested(*_: str) -> NoReturn:
+    raise _NestedError

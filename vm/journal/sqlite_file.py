@@ -10,10 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from stepward.vm.journal.store import JournalError
+
+_text: Final = partial(str, encoding="utf-8", errors="replace")
+"""Reads a text, also one that is no UTF-8: Python's own error would end the whole query, and quote the text."""
 
 PATIENCE_SECONDS: Final = 30
 """How long a call waits for the lock of another process."""
@@ -169,12 +173,18 @@ class DatabaseFile:
             yield
         except sqlite3.Error as error:
             raise self._explanation(error, what) from error
+        except UnicodeDecodeError:  # what SQLite says of a damaged file may quote it
+            raise JournalError(f"{self._name} can't be {what}: {self._damaged()}") from None
 
     def _explanation(self, error: sqlite3.Error, what: str) -> JournalError:
         code = _primary_code(error)
-        is_damaged = code == sqlite3.SQLITE_CORRUPT
-        why = f"it is damaged; {self._layout.cure}" if is_damaged else _WHY.get(code, str(error))
+        # Without a code it is an error of Python's module, which may quote a stored value.
+        is_damaged = code is None or code == sqlite3.SQLITE_CORRUPT
+        why = self._damaged() if is_damaged else _WHY.get(code or 0, str(error))
         return JournalError(f"{self._name} can't be {what}: {why}")
+
+    def _damaged(self) -> str:
+        return f"it is damaged; {self._layout.cure}"
 
     def _connect(self, create: bool) -> sqlite3.Connection:
         # The switch to write-ahead logging fails with "busy" at once if another process does it, too.
@@ -187,6 +197,7 @@ class DatabaseFile:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            connection.text_factory = _text
             try:
                 self._prepare(connection, create)
                 return connection
@@ -310,8 +321,10 @@ def _words(sql: object) -> list[str]:
     return str(sql).replace("(", " ( ").split()
 
 
-def _primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+def _primary_code(error: sqlite3.Error) -> int | None:
+    """Return the code of an error of SQLite, or None for one of Python's module."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int | str:

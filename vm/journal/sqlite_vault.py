@@ -57,7 +57,7 @@ class SQLiteVault:
             return {}
         with self._file().reading() as connection:
             found = connection.execute("SELECT reference, value FROM secrets WHERE run = ?", (run,)).fetchall()
-        return {reference: value for reference, value in found if reference != ""}
+        return {reference: value for reference, value in found if reference != "" and type(value) is bytes}
 
     def erase(self, run: str) -> int:
         """Destroy every value of a run, and return their number; on return no file holds them.

@@ -11,6 +11,7 @@ import pytest
 from machines import TOOLS, Bench
 from shops import as_json, shop, stepward
 from stepward.validator.coverage import Way, coverage_of
+from stepward.validator.report.coverage import render
 from stepward.vm import Program, Run
 
 pytestmark = pytest.mark.usefixtures("in_shop")
@@ -119,6 +120,29 @@ def test_error_routes_are_taken_by_the_runs_that_take_them() -> None:
     assert plain - missing(ran(2, a=ValueError())) == {Way("a", "skipped")}
     assert plain - missing(ran(1), ran(2)) == {Way("many", "case 1"), Way("bad", "visits"), Way("lost")}
     assert plain - missing(ran(3), ran(2)) == {Way("many", "no branch")}
+
+
+CATCH = {
+    "id": "catching",
+    "type": "tool",
+    "tool": "read",
+    "catch": [{"errors": ["RateLimited"], "then": "lost"}, {"errors": ["any"], "then": "end"}],
+    "next_step": "end",
+}
+
+
+def test_every_way_that_no_run_has_taken_has_words() -> None:
+    data = ERRORS.to_dict()
+    tools = {**data["tools"], "read": {**data["tools"]["read"], "errors": ["RateLimited"]}}
+    program = Program.from_dict({**data, "language": 2, "tools": tools, "steps": [CATCH, *data["steps"]]})
+    result = coverage_of(program, [])
+    told = render(result)
+    assert {goal.way.how for goal in result.goals} == {
+        "", "skipped", "fallback", "failed", "visits", "case 1", "case 2", "no branch", "catch 1", "catch 2"
+    }  # fmt: skip
+    lines = told.partition("no run has taken:\n")[2].splitlines()
+    assert len(lines) == len(result.goals)
+    assert lines[1].endswith("`catching` takes `catch 1`, to `lost`")
 
 
 def test_a_percentage_is_never_rounded_up_to_all() -> None:

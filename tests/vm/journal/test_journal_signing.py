@@ -289,7 +289,11 @@ def test_a_value_that_is_not_the_one_is_refused() -> None:
     with pytest.raises(JournalError, match="is neither in the vault nor erased"):
         unsealer({}, ())(*sealed[:2])
     nested = bytes(16) + b'"#vab:cd"'
-    with pytest.raises(JournalError, match="the sensitive value `ab` stands inside another one"):
+    with pytest.raises(JournalError, match="another one stands inside the sensitive value `r`"):
         unsealer({"r": nested}, ())("r", commitment(nested))
+    later = bytes(16) + b'"#zAda Lovelace"'
+    with pytest.raises(NotCanonicalError, match="begins with a tag") as caught:
+        unsealer({"r": later}, ())("r", commitment(later))
+    assert "Ada" not in str(caught.value)
     with pytest.raises(NotCanonicalError):
         unsealer({"r": bytes(16) + b"1.0"}, ())("r", commitment(bytes(16) + b"1.0"))
