@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stepward.validator.cli.machine import FILE, MachineError, explained, format_option, open_journal
+from stepward.validator.cli.machine import MachineError, explained, format_option, open_journal
 from stepward.validator.cli.output import json_of, uses_color, write_output
+from stepward.validator.cli.ranges import FILE, Whole
 from stepward.validator.cli.run_lists import since
 from stepward.validator.files import why_not
 
@@ -40,7 +41,7 @@ SPANS_NOTE: Final = "Of spans the state is the name of the span before."
 @click.option("--program", metavar="NAME", help="Look only at the runs of this program.")
 @click.option("--since", "start", metavar="TIME", help="Look only at runs that started at this time or later.")
 @click.option("--family-by", metavar="NAME", help="The input (of spans: the attribute) that is the task family.")
-@click.option("--window", type=click.IntRange(min=1), default=50, show_default=True, help="Runs of a window.")
+@click.option("--window", type=Whole(min=1), default=50, show_default=True, help="Runs of a window.")
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Write a page (.html) or plots (.png), too.")
 @format_option
 def analyze(runs: tuple[str, ...], output_format: str, **options: Any) -> None:

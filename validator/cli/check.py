@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color, write_output
+from stepward.validator.cli.ranges import FILE, FileName, Real
 from stepward.validator.report import FORMATS, OUTPUTS
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 FOUND, INTERNAL, NOTHING_TO_CHECK = 1, 2, 3
 
-FILE, FORMAT = click.Path(path_type=Path), click.Choice([*FORMATS])
+FORMAT = click.Choice([*FORMATS])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path())
+@click.argument("paths", nargs=-1, type=FileName())
 @click.option("--output-format", type=FORMAT, default="full", show_default=True, help="The format.")
 @click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
 @_output_options
@@ -88,7 +89,7 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--time-limit",
-    type=float,
+    type=Real(0, min_open=True),
     metavar="SECONDS",
     help="Stop the proofs of a program after this number of seconds.  [default: 60]",
 )

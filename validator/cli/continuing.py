@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepward.validator.cli.machine import MachineError, complete_runs
+from stepward.validator.cli.ranges import MOST, Whole
 
 if TYPE_CHECKING:
     from stepward.validator.planner.before import Before, Continuing
@@ -36,7 +37,7 @@ OPTIONS = (
     click.option("--after-failure", is_flag=True, help="Continue a run that has ended FAILED, too."),
     click.option(
         "--max-continuations",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=3,
         show_default=True,
         metavar="N",
@@ -96,8 +97,10 @@ def granted(text: str) -> tuple[str, Any]:
         number = Decimal(written)
     except InvalidOperation:
         number = Decimal(0)
-    is_whole = name in FRACTIONS or number == number.to_integral_value()
-    if name not in BUDGETS or not number.is_finite() or number <= 0 or not is_whole:
+    if number.is_finite() and number > MOST:
+        raise ValueUnreadable(f"`--grant {text}` adds more than any budget has", "write `--grant steps=20`")
+    fits = name in BUDGETS and number.is_finite() and number > 0
+    if not fits or not (name in FRACTIONS or number == number.to_integral_value()):
         raise ValueUnreadable(f"`--grant {text}` adds nothing to a budget", "write `--grant steps=20`")
     return name, number if name in FRACTIONS else int(number)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepward.validator.cli.machine import (
-    FILE,
     MachineError,
     explained,
     format_option,
@@ -20,6 +19,7 @@ from stepward.validator.cli.machine import (
     print_report,
 )
 from stepward.validator.cli.output import json_of
+from stepward.validator.cli.ranges import FILE, Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ BELOW, NO_RUN = 1, 3
 @journal_option
 @format_option
 @click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
-@click.option("--fail-under", type=click.FloatRange(0, 100), metavar="PERCENT", help="Exit with 1 below this.")
+@click.option("--fail-under", type=Real(0, 100), metavar="PERCENT", help="Exit with 1 below this.")
 @click.option("--program", "name", metavar="NAME", help="The name of the program, if the file has several.")
 def coverage(program: Path, journal: str, name: str | None, **options: Any) -> None:
     """Show which steps, branches and error routes of PROGRAM the runs of a journal have taken.

@@ -12,6 +12,7 @@ import click
 from stepward.validator.cli.machine import DEFAULT_JOURNAL, complete_runs, explained, open_journal
 from stepward.validator.cli.output import refuse_two_configurations, write_output
 from stepward.validator.cli.printed import command
+from stepward.validator.cli.ranges import FILE, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +31,6 @@ FORMATS: Final = ("svg", "png", "dot", "mermaid")
 SUFFIXES: Final = {".svg": "svg", ".png": "png", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
 
 DISTANCE: Final = 2
-
-FILE: Final = click.Path(path_type=Path)
 
 
 @click.command()
@@ -54,7 +53,7 @@ FILE: Final = click.Path(path_type=Path)
 @click.option("--around", metavar="STEP", help="Draw this step, and the steps near it.")
 @click.option(
     "--distance",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="With --around: the number of steps before and after.  [default: 2]",
 )

@@ -105,6 +105,7 @@ class _Command(click.Group):
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 _give_up_output()
                 _stop(f"the output can't be written: {why_not(error)}", "make room, or write it somewhere else")
+            _refuse_document(error)
             if os.environ.get("STEPWARD_DEBUG") == "1":
                 raise
             _stop(f"internal error: {type(error).__name__}: {error}", REPORT_IT)
@@ -116,6 +117,21 @@ def _give_up_output() -> None:
         sys.stdout.flush()
     except OSError:
         give_up(sys.stdout)
+
+
+def _refuse_document(error: Exception) -> None:
+    """Say what is wrong with a file that is no program or policy, and exit, if that is the error."""
+    from stepward.validator.cli.printed import command
+    from stepward.vm.errors import DocumentError, ProgramError
+
+    if not isinstance(error, DocumentError):
+        return
+    for problem in error.problems[:-1]:
+        print_error(f"`{error.name}`: {problem.message}", problem.help)
+    last, help = error.problems[-1], "correct the policy"
+    if isinstance(error, ProgramError):
+        help = f"`{command('check', error.name)}` says where, and what to do"
+    _stop(f"`{error.name}`: {last.message}", last.help or help)
 
 
 def _stop(message: str, help: str) -> NoReturn:

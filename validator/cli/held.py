@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from stepward.validator.cli.printed import command
+from stepward.validator.cli.ranges import Whole
 
 if TYPE_CHECKING:
     from stepward.vm.machine.run import Run
 
 break_option = click.option(
     "--break-after",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
     help="Open the breaker of a tool after N failures in a row (`stepward breaker`).",
 )

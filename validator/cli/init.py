@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from stepward.validator.cli.ranges import FileName
 from stepward.validator.files import shown_name, why_not
 from stepward.validator.result import AdvisedError
 
@@ -58,7 +59,7 @@ class MadeFile(NamedTuple):
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
+@click.argument("folder", type=FileName(path_type=Path, file_okay=False), default=".")
 @click.option(
     "--template",
     "name",

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from stepward.validator.cli.machine import FILE, MachineError, explained
+from stepward.validator.cli.machine import MachineError, explained
 from stepward.validator.cli.output import write_output
+from stepward.validator.cli.ranges import FILE
 
 
 @click.command()
@@ -20,6 +21,8 @@ def key(file: Path) -> None:
     and `runs`). Store it where people with write access to the journal can't read it. Give the public key to everybody
     who verifies.
     """
+    if file.is_dir():
+        raise MachineError(f"`{file}` is a folder", "name a file, which is made")
     public = file.with_name(f"{file.name}.pub")
     if os.path.lexists(public):
         raise MachineError(f"`{public}` exists already, and a key is never written over", "name another file")

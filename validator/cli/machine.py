@@ -15,6 +15,7 @@ import click
 from stepward.validator.cli.models import FORMS, load_model, model_options
 from stepward.validator.cli.output import refuse_two_configurations, uses_color, write_output
 from stepward.validator.cli.printed import command
+from stepward.validator.cli.ranges import FILE
 from stepward.validator.cli.servers import (
     configured_servers,
     is_of_server,
@@ -46,7 +47,6 @@ ENDED_OTHERWISE, UNFINISHED, INTERRUPTED = 1, 4, 130
 """Exit statuses: a run ended, but not in SUCCESS; it has not ended; somebody stopped the command."""
 
 DEFAULT_JOURNAL: Final = "runs.db"
-FILE: Final = click.Path(path_type=Path)
 
 SENDING: Final = 5.0
 """Seconds that a command waits for its last spans to be sent."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepward.validator.cli.machine import FILE, MachineError, load_tools
+from stepward.validator.cli.machine import MachineError, load_tools
 from stepward.validator.cli.output import json_of, write_output
+from stepward.validator.cli.ranges import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

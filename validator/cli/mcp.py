@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stepward.validator.cli.machine import (
-    FILE,
     INTERRUPTED,
     MachineError,
     driving_options,
@@ -29,6 +28,7 @@ from stepward.validator.cli.machine import (
     policy_options,
 )
 from stepward.validator.cli.models import load_model
+from stepward.validator.cli.ranges import FILE, Whole
 from stepward.validator.cli.servers import configured_servers, server_facts, with_servers
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ TOKEN: Final = "STEPWARD_CALLER_TOKEN"
 @click.option(
     "--http",
     "port",
-    type=click.IntRange(0, 65535),
+    type=Whole(0, 65535),
     metavar="PORT",
     help="Serve HTTP on this port of the loopback interface (0: any free one), not standard streams.",
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from stepward.validator.cli.ranges import FILE
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ModelUnknown(AdvisedError):  # noqa: N818 - a name without Error
 
 def model_options(function: F) -> F:
     """Add the options that name the model of a machine."""
-    file = click.Path(path_type=Path)
+    file = FILE
     for option in (
         click.option(
             "--prices", type=file, metavar="FILE", help="A table of prices, for the cost of the model's replies."

@@ -13,7 +13,6 @@ import click
 
 from stepward.validator.cli.continuing import begun, continued, continuing, continuing_options
 from stepward.validator.cli.machine import (
-    FILE,
     INTERRUPTED,
     MachineError,
     Means,
@@ -32,6 +31,7 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.models import FORMS
 from stepward.validator.cli.output import print_error, write_output
 from stepward.validator.cli.printed import GONE, command, say_interrupted
+from stepward.validator.cli.ranges import FILE, Whole
 from stepward.validator.cli.starting import require_starter
 from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
 from stepward.validator.result import AdvisedError
@@ -71,8 +71,8 @@ def money(_: click.Context, __: click.Parameter, value: str | None) -> Decimal |
 )
 @continuing_options
 @click.option("--name", default="plan", show_default=True, metavar="NAME", help="The name of the program.")
-@click.option("--tries", type=click.IntRange(1, 20), default=3, show_default=True, help="How often the model may try.")
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The most tokens of all tries together.")
+@click.option("--tries", type=Whole(1, 20), default=3, show_default=True, help="How often the model may try.")
+@click.option("--max-tokens", type=Whole(1), metavar="N", help="The most tokens of all tries together.")
 @click.option("--max-cost", callback=money, metavar="SUM", help="The most that all tries together may cost.")
 @click.option("-o", "--output-file", type=FILE, metavar="FILE", help="The file for the program.")
 @click.option("--run", "is_run", is_flag=True, help="Run the program if the gate accepts it.")

@@ -10,6 +10,7 @@ import click
 
 from stepward.validator.cli.machine import format_option, print_json
 from stepward.validator.cli.output import print_error, uses_color
+from stepward.validator.cli.ranges import FILE
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ REFUSED, NOTHING_THERE = 1, 3
 
 
 @click.command()
-@click.argument("source", type=click.Path(path_type=Path), metavar="DIR|CERTIFICATE")
+@click.argument("source", type=FILE, metavar="DIR|CERTIFICATE")
 @format_option
 def recheck(source: Path, **options: Any) -> None:
     """Check certificates of proofs again.

@@ -30,6 +30,7 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.models import FORMS
 from stepward.validator.cli.plan import money
 from stepward.validator.cli.printed import GONE, command
+from stepward.validator.cli.ranges import FileName, Whole
 from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ FAILED: Final = 1
 
 @click.command()
 @click.option("--input", "pairs", multiple=True, metavar="NAME=VALUE", help="A value that turns read as `data/NAME`.")
-@click.option("--inputs", metavar="FILE", type=click.Path(), help="Such values, as one YAML or JSON mapping.")
+@click.option("--inputs", metavar="FILE", type=FileName(), help="Such values, as one YAML or JSON mapping.")
 @click.option("--signature", metavar="TYPE", help="The type of what `(return x)` may give: `{:total :float}`.")
-@click.option("--max-steps", type=click.IntRange(1), metavar="N", help="The most steps of all turns together.")
+@click.option("--max-steps", type=Whole(1), metavar="N", help="The most steps of all turns together.")
 @click.option("--task", metavar="TEXT", help="Let the model of `--model` write the turns for a task.")
-@click.option("--turns", type=click.IntRange(1, 50), default=10, show_default=True, help="The most turns for a task.")
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The most tokens for a task.")
+@click.option("--turns", type=Whole(1, 50), default=10, show_default=True, help="The most turns for a task.")
+@click.option("--max-tokens", type=Whole(1), metavar="N", help="The most tokens for a task.")
 @click.option("--max-cost", callback=money, metavar="SUM", help="The most that a task may cost.")
 @driving_options
 @click.option("--journal", metavar="FILE", help="The journal: a SQLite file, or `postgresql://…`.  [default: memory]")

@@ -18,6 +18,7 @@ from stepward.validator.cli.machine import (
     print_json,
 )
 from stepward.validator.cli.output import uses_color
+from stepward.validator.cli.ranges import FileName
 
 if TYPE_CHECKING:
     from stepward.vm.journal.verdict import Fault
@@ -28,7 +29,7 @@ DIFFERS = 1
 
 
 @click.command()
-@click.argument("source", type=click.Path(), metavar="JOURNAL|WITNESS")
+@click.argument("source", type=FileName(), metavar="JOURNAL|WITNESS")
 @click.argument("run", required=False, shell_complete=complete_runs)
 @format_option
 def replay(source: str, run: str | None, **options: Any) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stepward.validator.cli.machine import FILE, MachineError, explained, open_journal
+from stepward.validator.cli.machine import MachineError, explained, open_journal
 from stepward.validator.cli.output import refuse_two_configurations, write_output
+from stepward.validator.cli.ranges import FILE, FileName, Whole
 from stepward.validator.files import why_not
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ MOST_MEASURED, LEAST_MEASURED, WINDOW = 300, 10, 25
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(), required=True)
+@click.argument("paths", nargs=-1, type=FileName(), required=True)
 @click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The file to write.")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--sabotage", type=FILE, metavar="FILE", help="Show a campaign: the JSON of `stepward sabotage`.")
 @click.option("--journal", metavar="FILE", help="Show the runs of this journal, with measures and plots.")
-@click.option("--records", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
+@click.option("--records", type=Whole(min=0), default=20, show_default=True, metavar="N",
               help="Show the newest N runs step by step; 0 reads no records, and shows no measures.")  # fmt: skip
 @click.option("--run", "chosen", multiple=True, metavar="RUN", help="Show this run step by step (repeatable).")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")

@@ -25,7 +25,6 @@ from stepward.validator.cli.continuing import (
 )
 from stepward.validator.cli.held import break_option, say_held
 from stepward.validator.cli.machine import (
-    FILE,
     INTERRUPTED,
     MachineError,
     by_option,
@@ -42,6 +41,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color
 from stepward.validator.cli.printed import say_interrupted
+from stepward.validator.cli.ranges import FILE, FileName
 from stepward.validator.cli.starting import require_starter
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _complete_inputs(context: click.Context, _: click.Parameter, incomplete: str
     "--inputs",
     metavar="FILE",
     help="The inputs, as one YAML or JSON mapping; `-` is standard input.",
-    type=click.Path(),
+    type=FileName(),
 )
 @continuing_options
 @READ

@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from stepward.validator.cli.ranges import Whole
+
 STATUSES: Final = (
     "RUNNING", "SUSPENDED", "IN_DOUBT", "SUCCESS", "FAILED", "BUDGET_EXCEEDED", "STALLED", "CANCELLED",
 )  # fmt: skip
@@ -18,7 +20,7 @@ def filters(function: Callable[..., None]) -> Callable[..., None]:
     status = click.Choice(STATUSES)
     since = "List only runs that started at this time or later: `2026-07-01`, `36h`, `7d`."
     for option in (
-        click.option("--limit", type=click.IntRange(min=0), metavar="N", help="List only the newest N."),
+        click.option("--limit", type=Whole(min=0), metavar="N", help="List only the newest N."),
         click.option("--since", metavar="TIME", help=since),
         click.option("--program", metavar="NAME", help="List only the runs of this program."),
         click.option(

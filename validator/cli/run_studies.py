@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stepward.validator.cli.machine import (
-    FILE,
     MachineError,
     complete_runs,
     explained,
@@ -23,6 +22,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.output import json_of, uses_color, write_output
 from stepward.validator.cli.printed import command
+from stepward.validator.cli.ranges import FILE
 from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.streams import is_unread
 

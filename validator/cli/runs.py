@@ -15,7 +15,6 @@ import click
 from stepward.validator.cli.copying import copy
 from stepward.validator.cli.held import break_option, say_held
 from stepward.validator.cli.machine import (
-    FILE,
     UNFINISHED,
     MachineError,
     Means,
@@ -38,6 +37,7 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.output import uses_color, write_output
 from stepward.validator.cli.printed import command, say_interrupted
 from stepward.validator.cli.pruning import prune
+from stepward.validator.cli.ranges import FILE
 from stepward.validator.cli.refused_tokens import refusal_explained
 from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.run_studies import diff, export, follow

@@ -12,6 +12,7 @@ import click
 from stepward.validator.cli.machine import print_json, print_report
 from stepward.validator.cli.output import json_of, progress_bar, refuse_two_configurations, uses_color
 from stepward.validator.cli.printed import command
+from stepward.validator.cli.ranges import FILE, Real, Whole
 from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
 from stepward.validator.result import AdvisedError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
-FILE: Final = click.Path(path_type=Path)
 FORMATS: Final = ("text", "json", "junit")
 BREACHED: Final = 1
 UNCONFIRMED: Final = 3
@@ -63,11 +63,11 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.argument("file", type=FILE, required=False)
 @click.option("--program", "name", metavar="NAME", help="The name of the program, if the file has several.")
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
-@click.option("--examples", type=click.IntRange(1), help="The number of cases of each attack.  [default: 100]")
+@click.option("--examples", type=Whole(1), help="The number of cases of each attack.  [default: 100]")
 @click.option(
     "--time",
     "seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Real(0, min_open=True),
     help="Start no attack after this many seconds.  [default: 100, without --examples or --seed]",
 )
 @click.option(
@@ -80,10 +80,8 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--require-all", is_flag=True, help="Exit with 4 if an attack did not run, unless --no-specimens leaves it out."
 )
-@click.option("--seed", type=click.IntRange(0), help="Repeat the campaign that printed this seed.")
-@click.option(
-    "--workers", type=click.IntRange(1), default=1, help="The number of processes that run attacks.  [default: 1]"
-)
+@click.option("--seed", type=Whole(0, 1 << 64), help="Repeat the campaign that printed this seed.")
+@click.option("--workers", type=Whole(1), default=1, help="The number of processes that run attacks.  [default: 1]")
 @click.option("--dask", metavar="ADDRESS", help="Run attacks on the Dask cluster whose scheduler has this address.")
 @click.option("--save", type=FILE, metavar="DIR", help="The folder for saved breaches.  [default: stepward-breaches]")
 @click.option("--details", is_flag=True, help="Also print a row for each attack, and name those that did not run.")

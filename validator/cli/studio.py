@@ -21,6 +21,7 @@ from stepward.validator.cli.machine import (
     policy_options,
 )
 from stepward.validator.cli.printed import without_password
+from stepward.validator.cli.ranges import FileName, Whole
 
 if TYPE_CHECKING:
     from stepward.validator.review.programs import ProgramView
@@ -31,11 +32,11 @@ DEFAULT_PORT = 8716
 
 
 @click.command()
-@click.argument("paths", metavar="[PROGRAMS]...", nargs=-1, type=click.Path())
+@click.argument("paths", metavar="[PROGRAMS]...", nargs=-1, type=FileName())
 @journal_option
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=Whole(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
     help="The port of the loopback interface (0: any free one).",

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stepward.validator.cli.machine import (
-    FILE,
     MachineError,
     complete_runs,
     explained,
     format_option,
     open_journal,
 )
+from stepward.validator.cli.ranges import FILE, FileName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ KNOWN: Final = {
 
 
 @click.command()
-@click.argument("journal", type=click.Path())
+@click.argument("journal", type=FileName())
 @click.argument("run", required=False, shell_complete=complete_runs)
 @click.option(
     "--key", "keys", type=FILE, multiple=True, metavar="FILE", help="A public key to verify signatures (repeatable)."

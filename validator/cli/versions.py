@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stepward.validator.cli.machine import (
-    FILE,
     MachineError,
     by_option,
     complete_runs,
@@ -27,6 +26,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.output import uses_color
 from stepward.validator.cli.printed import command
+from stepward.validator.cli.ranges import FILE
 
 if TYPE_CHECKING:
     from stepward.vm.journal.store import Journal

@@ -17,7 +17,6 @@ import click
 
 from stepward.validator.cli.held import break_option
 from stepward.validator.cli.machine import (
-    FILE,
     LEASE,
     MachineError,
     driving_options,
@@ -28,6 +27,7 @@ from stepward.validator.cli.machine import (
     policy_options,
 )
 from stepward.validator.cli.printed import command
+from stepward.validator.cli.ranges import FILE, FileName, Real, Whole
 
 if TYPE_CHECKING:
     from stepward.validator.cli.machine import Means
@@ -53,7 +53,7 @@ LOOK: Final = 30.0
     "--programs",
     "folder",
     required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FileName(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
     help="The folder with the programs whose runs are driven; it is read once, at the start.",
 )
@@ -62,12 +62,10 @@ LOOK: Final = 30.0
 @click.option("--baseline", type=FILE, metavar="FILE", help="Open the breaker of a program whose runs drift from this.")
 @click.option("--family-by", metavar="NAME", help="The input that is the task family, as for `stepward analyze`.")
 @policy_options
-@click.option(
-    "--at-once", type=click.IntRange(1), default=4, show_default=True, metavar="N", help="Drive N runs at once."
-)
+@click.option("--at-once", type=Whole(1), default=4, show_default=True, metavar="N", help="Drive N runs at once.")
 @click.option(
     "--poll",
-    type=click.FloatRange(0.05, 30),
+    type=Real(0.05, 30),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -75,7 +73,7 @@ LOOK: Final = 30.0
 )
 @click.option(
     "--lease",
-    type=click.FloatRange(1, 86_400),
+    type=Real(1, 86_400),
     default=LEASE,
     show_default=True,
     metavar="SECONDS",
@@ -83,7 +81,7 @@ LOOK: Final = 30.0
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(0),
+    type=Real(0),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -92,7 +90,7 @@ LOOK: Final = 30.0
 @click.option("--once", is_flag=True, help="End when nothing is due any more.")
 @click.option(
     "--status-port",
-    type=click.IntRange(0, 65_535),
+    type=Whole(0, 65_535),
     metavar="PORT",
     help="Serve `/health` and `/metrics` on this port of the loopback interface (0: any free one).",
 )

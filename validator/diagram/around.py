@@ -54,6 +54,8 @@ def _within(start: str, pairs: Sequence[tuple[str, str]], distance: int) -> set[
     found, last = {start}, {start}
     for _ in range(distance):
         last = {end for name in last for end in after.get(name, ())} - found
+        if not last:
+            break
         found |= last
     return found
 

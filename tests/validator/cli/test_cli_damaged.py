@@ -1,4 +1,4 @@
-"""Slow in part: a column of a journal or its vault holds what it can't. An answer or a clear error, no sensitive value."""
+"""Slow in part: a column of a journal or its vault holds what it can't: an answer or an error, no sensitive value."""
 
 from __future__ import annotations
 
