@@ -50,6 +50,8 @@ def answer_of(text: str, spec: TypeSpec | None, name: str) -> Any:
     try:
         found = read_json(name, text)
     except ProgramError:
+        if not text.strip() and (spec is None or not spec.admits("string")):
+            raise _unreadable(name, "it is empty") from None
         return value_of(text, spec, name)
     is_wanted = spec is None or isinstance(found.data, str) or _is_wanted(found.data, spec)
     return found.data if is_wanted and not found.problems else value_of(text, spec, name)

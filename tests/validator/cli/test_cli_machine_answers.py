@@ -56,5 +56,9 @@ def test_what_is_neither_is_refused_and_inputs_stay_as_they_are_written() -> Non
     for text in ('{"a": ', '{"a": 1, "a": 2}'):
         with pytest.raises(ValueUnreadable, match="the payload can't be read"):
             answer_of(text, number, "the payload")
+    for empty in ("", " "):
+        for spec in (None, number):
+            with pytest.raises(ValueUnreadable, match="the payload can't be read: it is empty"):
+                answer_of(empty, spec, "the payload")
     text = TypeSpec.model_validate({"type": "string"}, strict=False)
     assert value_of('"acme"', text, "input `who`") == '"acme"', "`--input` is no JSON"
