@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Final, Literal, assert_never
 
 from pydantic import Discriminator, Field, Tag
 from pydantic.json_schema import SkipJsonSchema
@@ -212,6 +212,12 @@ AnyRule = Requires | Never | AtMostOnce | FollowedBy | Exclusive
 AnySelector = ToolSelector | StepSelector | EffectSelector
 AnyGuard = ToolSelector | StepSelector | BranchSelector
 AnyRequirement = AllOf | AnyOf | ToolSelector | StepSelector | BranchSelector
+
+PARTS: Final[tuple[type[Node], ...]] = (
+    *RULE_MODELS.values(),
+    *(AllOf, AnyOf, ToolSelector, StepSelector, EffectSelector, BranchSelector, Sequence, Came),
+)
+"""The models of rules, and of the mappings in them."""
 
 
 def model_of(path: Path, owner: Any) -> type[Node]:

@@ -12,7 +12,7 @@ from stepward.vm.language import guardrails
 from stepward.vm.language.editions import Written, misplaced_past, missing_language
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.node import is_quoted_number
-from stepward.vm.language.nulls import TYPE_MAPS, without_nulls
+from stepward.vm.language.nulls import ENTRIES, TYPE_MAPS, names_of, without_nulls
 from stepward.vm.language.other_words import (
     in_place_of,
     is_a_known_word,
@@ -24,8 +24,7 @@ from stepward.vm.language.other_words import (
 from stepward.vm.language.record import Record, fields_of
 from stepward.vm.language.similar import alike, only_near, respelt
 from stepward.vm.language.step_paths import is_sub_step, step_path
-from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Branch, Case
-from stepward.vm.language.steps.catching import Catch, Retry
+from stepward.vm.language.steps import STEP_MODELS, SUB_STEP_MODELS, Branch
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.patterns.matching import RE2
 from stepward.vm.reading.limits import MAX_DEPTH, MAX_STEPS, MAX_VALUES
@@ -41,9 +40,6 @@ Part = type[BaseModel] | type[Record]
 # The fields after which pydantic inserts the tag of a union into the path.
 _TAGGED_LISTS: Final = frozenset({"steps", "parallel_steps", "guardrails", "exclusive", "all_of", "any_of"})
 _TAGGED_FIELDS: Final = frozenset({"protects", "requires", "never", "at_most_once", "first", "then", "branch"})
-_ENTRIES: Final[dict[str, type[Record]]] = {"cases": Case, "catch": Catch, "retry": Retry}
-"""The lists of a step whose entries have fields of their own, with the models of these."""
-
 _ELSEWHERE: Final = {
     "depends_on": (
         "`depends_on` belongs to the sub-steps of a parallel step",
@@ -137,7 +133,7 @@ def build(
     try:
         built = _validate(model, data, {"patterns": patterns})
     except ValidationError as error:
-        raise error_class(name, (*problems, *_problems(error, model, without_nulls(data)))) from None
+        raise error_class(name, (*problems, *_problems(error, model, without_nulls(data, model)))) from None
     except RecursionError:
         problem = Problem("SW004", "the document is nested too deeply", "flatten it")
         raise error_class(name, (*problems, problem)) from None
@@ -147,11 +143,11 @@ def build(
 
 
 def _validate(model: type[Model], data: dict[str, Any], context: dict[str, Any]) -> Model:
-    """Validate data; if it is refused, once more without fields that are null, because few documents have any."""
+    """Validate data; if it is refused, once more without known fields that are null: few documents have any."""
     try:
         return model.model_validate(data, context=context)
     except ValidationError:
-        cleaned = without_nulls(data)
+        cleaned = without_nulls(data, model)
         if cleaned == data:
             raise
         return model.model_validate(cleaned, context=context)
@@ -284,7 +280,7 @@ def _owner_words(path: Path, data: Any) -> str:
     owner = _at(data, path)
     if not path:
         return "the document"
-    if path[0] == "steps" and isinstance(path[-1], int) and path[-2] in _ENTRIES:
+    if path[0] == "steps" and isinstance(path[-1], int) and path[-2] in ENTRIES:
         return "this case" if path[-2] == "cases" else f"this entry of `{path[-2]}`"
     if path == step_path(path):
         return f"this {owner.get('type')} step" if isinstance(owner, dict) and owner.get("type") else "this step"
@@ -306,7 +302,7 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
     owner = _model_at(path[:-1], model, data)
-    known = sorted(_field_names(owner)) if owner else []
+    known = sorted(names_of(owner)) if owner else []
     whose = _owner_words(path[:-1], data)
     given = _at(data, path[:-1])
     instead = in_place_of(name) if owner is TypeSpec else ""
@@ -319,12 +315,12 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
         return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?{form}"
     in_rule = _in_guardrails(path)
     above = _model_at(path[:-2], model, data) if len(in_rule) > 3 else None
-    if above is not None and name in _field_names(above) and name not in _at(data, path[:-2]):
+    if above is not None and name in names_of(above) and name not in _at(data, path[:-2]):
         return f"`{name}` does not belong into `{path[-2]}`", f"write it beside `{path[-2]}`"
     absent = without_counterpart(name, known)
     if absent:
         return f"unknown field `{name}` in {whose}", absent
-    others = [word for word, step in STEP_MODELS.items() if name in _field_names(step)]
+    others = [word for word, step in STEP_MODELS.items() if name in names_of(step)]
     if path[0] == "steps" and others:
         if is_sub_step(path[:-1]):
             around = "for_each" if path[-2] == "do" else "parallel"
@@ -355,7 +351,7 @@ def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None
     owner = _model_at(path[:-1], model, data)
     if owner is None or str(path[-1]) in _ELSEWHERE:
         return None
-    name, known, given = str(path[-1]), _field_names(owner), _at(data, path[:-1]) or {}
+    name, known, given = str(path[-1]), names_of(owner), _at(data, path[:-1]) or {}
     near = surely_renamed(name, known, given) or (None if is_a_known_word(name) else only_near(name, known))
     return None if near in given else near
 
@@ -369,19 +365,13 @@ def _misspelt_type(path: Path, data: Any) -> str | None:
     return only_near(given, SUB_STEP_MODELS if is_sub_step(path) else STEP_MODELS)
 
 
-def _field_names(model: Part) -> list[str]:
-    if issubclass(model, Record):
-        return list(fields_of(model))
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
 def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
     """Return the model of the mapping at `path`."""
     if not path:
         return model
     owner = _at(data, path)
-    if path[0] == "steps" and len(path) > 1 and path[-2] in _ENTRIES and isinstance(owner, dict):
-        return _ENTRIES[str(path[-2])]
+    if path[0] == "steps" and len(path) > 1 and path[-2] in ENTRIES and isinstance(owner, dict):
+        return ENTRIES[str(path[-2])]
     if path[-2:-1] == ("branches",) and path[:-2] == step_path(path):
         return Branch
     if path == step_path(path) and isinstance(owner, dict):

@@ -10,6 +10,7 @@ from stepward.sabotage.recorded.language.readings import read
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.plain import PlainNotes
 from stepward.vm.language.nulls import without_nulls
+from stepward.vm.language.program import Program
 from stepward.vm.reading.files import read_text
 
 YAML: Final = (
@@ -175,5 +176,5 @@ def _nulls(path: tuple[Any, ...], value: Any) -> Iterator[Any]:
     for name in path[:-1]:
         part = part[name]
     part[path[-1]] = value
-    found = without_nulls(given)
-    yield [found[name] for name in found if found[name] != without_nulls(WHOLE).get(name)], sorted(found)
+    found, whole = without_nulls(given, Program), without_nulls(WHOLE, Program)
+    yield [found[name] for name in found if found[name] != whole.get(name)], sorted(found)

@@ -138,6 +138,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "two programs": (f"{REFUNDS}---\n{REFUNDS}", "the text holds 2 programs"),
     "two fenced programs": (f"```yaml\n{REFUNDS}```\nor\n```yaml\n{REFUNDS}```", "text around the program"),
     "text around the program": (f"Here it is:\n```\n{REFUNDS}```\nGood luck!", "text around the program"),
+    "a line of text that YAML reads as a field": (f"Here you are:\n{REFUNDS}", "unknown field `Here you are`"),
     "only text": ("I can't help with that.", "a program is a mapping"),
     "nothing": (" \n", "the reply is empty"),
     "an empty fence": ("```yaml\n```", "the text holds 0 programs"),
