@@ -257,10 +257,10 @@ class SQLiteJournal:
             (
                 "vm/machine/runs.py",
                 """\
-        later = chain_after(found, earlier, self._read)
+        later = list(chain_after(found, earlier, self._read))
 """,
                 """\
-        later = chain_after(found, (), self._read)
+        later = list(chain_after(found, (), self._read))
 """,
             ),
         ),

@@ -13,30 +13,10 @@ THIRTEENTH: Final = (
             (
                 "vm/machine/monitors.py",
                 """\
-        self._shared_at: dict[int, tuple[int, ...]] = {}
+            is_shared = [one.automaton.is_shared and one.owner in around for one in self.monitors]
 """,
                 """\
-        beside = [one.automaton.is_shared and one.owner is None for one in found]
-        self._shared = tuple(compress(range(len(beside)), beside))
-""",
-            ),
-            (
-                "vm/machine/monitors.py",
-                """\
-        `owner` is the position of the step that owns the body of the branch: the rules of that body hold for each of
-        its frames by itself.
-        \"""
-        if owner not in self._shared_at:
-            is_shared = [one.automaton.is_shared and one.owner != owner for one in self.monitors]
-            self._shared_at[owner] = tuple(compress(range(len(is_shared)), is_shared))
-        beside = self._shared_at[owner]
-""",
-                """\
-        The rules of bodies hold for each frame by itself. `owner` is the position of the step that owns the body of the
-        branch; without rules of bodies, it makes no difference.
-        \"""
-        del owner
-        beside = self._shared
+            is_shared = [one.automaton.is_shared and one.owner is None for one in self.monitors]
 """,
             ),
         ),

@@ -129,7 +129,7 @@ def any_schema_is_opened(patch: pytest.MonkeyPatch) -> None:
 
 
 def key_is_written_over(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, signing.SigningKey, "save", ("os.O_EXCL", "os.O_TRUNC"))
+    rewrite(patch, signing, "create", ("os.O_EXCL", "os.O_TRUNC"))
 
 
 def any_rule_is_waived(patch: pytest.MonkeyPatch) -> None:
