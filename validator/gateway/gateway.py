@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from hashlib import sha256
@@ -230,10 +231,23 @@ class Gateway:
 
     @answered
     async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:
-        """Return how a run of the caller stands."""
+        """Return how a run of the caller stands; one that is due goes on first, as nothing else drives it here."""
         await self._require_own(caller, run)
-        await self._announced(caller, self._desk(caller).machine.get(run))
+        desk = self._desk(caller)
+        found = await self._announced(caller, desk.machine.get(run))
+        if found.due is not None and found.due <= desk.machine.clock.now() / 1e6 and run not in self._going:
+            await self._recover(desk, run)
         return told(await asyncio.to_thread(self._history, run))
+
+    async def _recover(self, desk: Desk, run: str) -> None:
+        """Go on with a run and wait until it stops, for some seconds at most, unless another process drives it.
+
+        A turn is left to its session.
+        """
+        if self._stop.is_set() or "turn" in (await asyncio.to_thread(self._history, run)).events[0].body:
+            return
+        with suppress(StepwardError):  # it stands as it did, and that is told
+            await self._waited(self._under_way(desk, run, _recovered(desk, run)), run, None)
 
     @answered
     async def list_runs(self, caller: Caller) -> dict[str, Any]:
@@ -325,15 +339,20 @@ class Gateway:
             desk.meter.start()
         envelope = Envelope(desk.caller.name, self._operator.gate, desk.caller.settles_own)
         driving = start(by=desk.caller.name, envelope=envelope)
-        task = asyncio.create_task(self._announced(desk.caller, driving))
-        self._going.setdefault(run, task)
-        task.add_done_callback(partial(self._ended, run))
+        task = self._under_way(desk, run, driving)
         try:
             await self._waited(task, run, progress)
         except RunRefused:
             if is_new:
                 desk.meter.take_back()
             raise
+
+    def _under_way(self, desk: Desk, run: str, driving: Awaitable[Run]) -> asyncio.Task[Run]:
+        """Drive a run in a task of its own, which ends with the process at the latest."""
+        task = asyncio.create_task(self._announced(desk.caller, driving))
+        self._going.setdefault(run, task)
+        task.add_done_callback(partial(self._ended, run))
+        return task
 
     async def _announced(self, caller: Caller, driving: Awaitable[Run]) -> Run:
         """Return a run when it stops; the operator is told what it waits for, whether or not anybody polls it."""
@@ -398,6 +417,11 @@ class Gateway:
         found = load(self._journal, run, partial(stored_plan, self._journal))
         assert found is not None, "the run exists"
         return found
+
+
+async def _recovered(desk: Desk, run: str) -> Run:
+    (found,) = await desk.machine.recover(run)
+    return found
 
 
 def _finished(checks: set[asyncio.Task[Judged]], task: asyncio.Task[Judged]) -> None:

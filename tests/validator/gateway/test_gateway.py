@@ -38,6 +38,60 @@ def test_a_run_waits_for_a_person_and_is_polled_and_verified(house: House) -> No
     asyncio.run(round())
 
 
+WAITS = """\
+name: waits
+language: 2
+inputs: {sum: {type: number}}
+tools:
+  ask: {effect: none, suspends: true, returns: {enum: [agree, refuse]}}
+  pay: {effect: write, idempotent: true, args: {sum: {type: number}}}
+steps:
+"""
+DUE = {
+    "a wait": """\
+  - {id: wait, type: wait, seconds: 0.2}
+  - {id: done, type: end, output: later}
+""",
+    "a deadline": """\
+  - {id: ask, type: tool, tool: ask, deadline_seconds: 0.2, error_step: done}
+  - {id: done, type: end, output: later}
+""",
+}
+
+
+@pytest.mark.parametrize("what", DUE)
+def test_a_run_goes_on_when_it_is_polled_after_its_time(house: House, what: str) -> None:
+    """Before that it stays as it is; nobody but the gateway drives the runs of models."""
+
+    async def round() -> None:
+        gateway = house.gateway()
+        pending = await gateway.run_program(house.model, WAITS + DUE[what], None, {"sum": 5})
+        assert pending["status"] == "pending"
+        assert (await gateway.get_run(house.model, pending["run"]))["records"] == pending["records"]
+        await asyncio.sleep(0.25)
+        ended = await gateway.get_run(house.model, pending["run"])
+        assert (ended["status"], ended["output"]) == ("success", "later")
+        assert (await gateway.verify_run(house.model, pending["run"]))["intact"] is True
+
+    asyncio.run(round())
+
+
+def test_a_run_that_another_process_drives_is_only_told(house: House) -> None:
+    """A lease of another machine is respected, and the poll has an answer."""
+
+    async def round() -> None:
+        gateway = house.gateway()
+        pending = await gateway.run_program(house.model, WAITS + DUE["a wait"], None, {"sum": 5})
+        lease = house.journal.acquire(pending["run"], "another", time.time(), 60)
+        assert lease is not None
+        await asyncio.sleep(0.25)
+        assert (await gateway.get_run(house.model, pending["run"]))["status"] == "pending"
+        house.journal.release(lease)
+        assert (await gateway.get_run(house.model, pending["run"]))["status"] == "success"
+
+    asyncio.run(round())
+
+
 CALLS = """\
 name: pays_twice
 language: 2
