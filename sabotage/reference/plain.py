@@ -147,6 +147,8 @@ def same(left: Any, right: Any) -> bool:
         return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, Unworded) and isinstance(right, Unworded) and left.says != right.says:
+        return False  # the machine writes what they tell into its own words
     return bool(left == right)
 
 
