@@ -37,7 +37,8 @@ def set_up_streams() -> None:
 
 def is_unread() -> bool:
     """Return whether the reader of standard output is gone."""
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
     return isinstance(raw, _Unread) and raw.is_gone
 
 
@@ -55,9 +56,10 @@ def _lasting(stream: TextIO) -> TextIO:
         return stream
     stream.flush()
     raw = _Unread(stream.fileno(), "w", closefd=False)
-    buffered = io.BufferedWriter(raw)
+    # With PYTHONUNBUFFERED a stream has no buffer, and what is written is seen at once.
+    buffer: Any = raw if stream.write_through else io.BufferedWriter(raw)
     return io.TextIOWrapper(
-        buffered,
+        buffer,
         encoding=stream.encoding,
         errors="backslashreplace",
         line_buffering=stream.line_buffering,

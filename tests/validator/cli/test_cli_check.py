@@ -214,7 +214,7 @@ def test_a_named_file_that_is_no_program_is_an_error_unless_skipped() -> None:
     ("arguments", "says"),
     [
         (["nowhere.yaml"], "`nowhere.yaml` can't be checked: no such file"),
-        ([""], "an empty text is not a path"),
+        ([""], "an empty text names no file"),
         (["--policy=none.yaml"], "the policy `none.yaml` can't be read: no such file"),
         (["--config=none.toml"], "`none.toml` can't be read: no such file"),
         (["--config=good.yaml", "--isolated"], "give one of the two"),

@@ -154,6 +154,9 @@ def test_what_is_no_journal_is_told(journal: str, words: list[str]) -> None:
     Path("list.yaml").write_text("- 1\n" * 999)
     for command in (["run", "ends.yaml", "--journal", journal], ["runs", "--journal", journal], ["verify", journal]):
         result = stepward(*command)
+        if command == ["verify", ""]:
+            assert (result.exit_code, "an empty text names no file" in result.output) == (2, True)
+            continue
         if command[0] != "run" and journal == "none/runs.db":
             words = ["there is no journal at `none/runs.db`", "name one with `--journal`"]
         says(result, 2, f"error: {words[0]}", *words[1:])

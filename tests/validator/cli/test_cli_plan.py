@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from stepward.validator.cli import main
+from stepward.validator.cli import main, output
 from stepward.vm import Program
 
 TOOLS = '''\
@@ -256,13 +256,13 @@ def test_a_place_that_is_none_is_refused_before_a_model_is_asked(place: str) -> 
 
 
 def test_a_program_that_can_not_be_saved_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(output, "put", full)
         result = plan("-o", "plan.yaml")
-    assert (result.exit_code, "`plan.yaml` can't be written" in result.stderr) == (2, True)
+    assert (result.exit_code, "`plan.yaml` can't be written" in result.stderr) == (2, True), result.stderr
     assert Program.from_yaml(result.stdout).name == "plan"
 
 

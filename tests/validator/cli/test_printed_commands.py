@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import signal
@@ -180,7 +181,10 @@ MORE = ("--policy", "open.yaml", "--isolated", "--break-after", "9", "--cache", 
 
 def interrupted(*arguments: str) -> list[str]:
     """Interrupt a command while a tool works; return the arguments of the command that it prints then."""
-    with subprocess.Popen([STEPWARD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    # What a tool prints is seen at once, with a buffer and without.
+    own = {**os.environ, "PYTHONUNBUFFERED": "1" if "r1" in arguments else ""}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([STEPWARD, *arguments], stdout=pipe, stderr=pipe, text=True, env=own) as running:
         assert running.stderr
         assert running.stderr.readline() == "a tool prints\n"
         running.send_signal(signal.SIGINT)
