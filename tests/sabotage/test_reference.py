@@ -21,7 +21,7 @@ from stepward.sabotage.reference import Lost, Raised, Reference, Replied, Return
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined, value_of
 from stepward.sabotage.reference.facts import STEP_TYPES
 from stepward.sabotage.reference.inference import Types
-from stepward.sabotage.reference.plain import Unworded, is_worded, same, to_value
+from stepward.sabotage.reference.plain import same, to_value
 from stepward.sabotage.reference.templates import filled
 from stepward.sabotage.reference.types import is_of
 from stepward.vm import InDoubt, MemoryJournal, Policy, Program, Suspend
@@ -493,12 +493,3 @@ def test_a_system_text_that_is_a_reference_to_null_is_a_text() -> None:
     reference = Reference(made)
     reference.start({"x": None})
     assert [(asked.prompt, asked.system) for asked in reference.asked] == [("null", "null")]
-
-
-def test_errors_are_told_apart_by_what_they_tell() -> None:
-    """The machine writes that into its own words, so that a second error is another value, of a size of its own."""
-    one, other = (Unworded.telling("it failed", [said]) for said in ("card-a", "card-b"))
-    assert same(one, Unworded.telling("it failed", ["card-a"]))
-    assert not same({"why": [one]}, {"why": [other]})
-    assert is_worded({"why": ["it failed"]})
-    assert not is_worded({"why": [one]})

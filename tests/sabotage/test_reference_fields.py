@@ -13,6 +13,7 @@ from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.sabotage.drawn.wide import wide_program
 from stepward.sabotage.reference.data import Data
 from stepward.sabotage.reference.fields import Fields, by_variable, objects_in, paths_in, put_at, values_in
+from stepward.sabotage.reference.plain import Unworded, is_worded, same
 from stepward.vm import Meaning, Policy, Program, RunRefused
 from stepward.vm.expressions.paths import is_path
 from stepward.vm.machine import data as machine_data
@@ -92,3 +93,12 @@ def test_the_reference_reads_paths() -> None:
     assert list(paths_in(("o",), found["o"])) == [("o", "a", "b"), ("o", "c d")]
     assert put_at(found["o"], ("a", "b", "deep")) == (1, ("deep",))
     assert put_at(found["o"], ("a", "other")) is None
+
+
+def test_errors_are_told_apart_by_what_they_tell() -> None:
+    """The machine writes that into its own words, so that a second error is another value, of a size of its own."""
+    one, other = (Unworded.telling("it failed", [said]) for said in ("card-a", "card-b"))
+    assert same(one, Unworded.telling("it failed", ["card-a"]))
+    assert not same({"why": [one]}, {"why": [other]})
+    assert is_worded({"why": ["it failed"]})
+    assert not is_worded({"why": [one]})
