@@ -5,7 +5,8 @@ from collections import Counter
 from contextlib import closing
 from typing import Any
 
-from crash_world import REFUND, RUN, TOOLS, Effect, World
+from crash_programs import REFUND
+from crash_world import RUN, TOOLS, Effect, World
 from stepward.vm import SQLiteJournal
 from stepward.vm.journal.store import Journal
 from stepward.vm.journal.verify import verify
@@ -16,13 +17,18 @@ def records_of(journal: Journal) -> list[dict[str, Any]]:
     return [json.loads(entry.record) for entry in journal.read(RUN)]
 
 
+def where(body: dict[str, Any]) -> str:
+    """Return the step of a record, with its frame in a body: items that run at once perform the same steps."""
+    return json.dumps([body.get("step"), body.get("frame")])
+
+
 def settled_keys(records: list[dict[str, Any]]) -> tuple[dict[str, str], set[str]]:
     """Return the keys of writes whose outcome is recorded, with that outcome, and of those in doubt."""
     begun: dict[str, str] = {}
     settled: dict[str, str] = {}
     doubted: set[str] = set()
     for record in records:
-        step, kind = record["body"].get("step"), record["kind"]
+        step, kind = where(record["body"]), record["kind"]
         if kind == "intent" and TOOLS[record["body"]["tool"]][0]:
             begun[step] = record["note"]["key"]
         elif kind in ("attempt", "resumed", "reconciled", "doubt") and step in begun:

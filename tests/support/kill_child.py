@@ -113,6 +113,9 @@ MODES: dict[str, tuple[str, str, float]] = {
     "parallel": ("wide", "threads", 0.002),
     "retry": ("stubborn", "threads", 0.001),
     "suspend": ("refund", "inline", 0.001),
+    "items": ("lines", "inline", 0.001),
+    "calls": ("calls", "loop", 0.001),
+    "together": ("together", "threads", 0.002),
 }
 
 

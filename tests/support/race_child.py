@@ -23,7 +23,8 @@ from typing import Any
 
 from crash_child import Campaign
 from crash_judge import records_of, settled_keys, told
-from crash_world import APPROVAL, RUN, TOOLS, Ticker, TickingJournal, World, forked, waited_for
+from crash_programs import APPROVAL
+from crash_world import RUN, TOOLS, Ticker, TickingJournal, World, forked, waited_for
 from sizes import MANY, size
 from stepward.vm import DeliveryRefused, ExecutionVM, SQLiteJournal
 from stepward.vm.journal.store import Append, AppendConflict, Lease, LeaseLost

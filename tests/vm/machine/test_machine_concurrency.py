@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from crash_world import APPROVAL, RUN, TOOLS, Recorder, TickingTools, program_of
+from crash_programs import APPROVAL, program_of
+from crash_world import RUN, TOOLS, Recorder, TickingTools
 from machines import unchecked
 from paths import SUPPORT
 from sizes import size

@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments, in six modes: nothing is doubled, lost or stuck.
+"""Runs that are killed at random moments, in nine modes: nothing is doubled, lost or stuck.
 
 By night 1,000 processes are killed whose runs are under way, or as many as `STEPWARD_KILLS` says. By day there are few,
 which shows that the campaign works.
@@ -21,7 +21,7 @@ from sizes import MANY, asked_for
 
 CHILD = SUPPORT / "kill_child.py"
 KILLS = asked_for("STEPWARD_KILLS", 24, 1_000)
-MODES = ("sync", "async", "thread", "parallel", "retry", "suspend")
+MODES = ("sync", "async", "thread", "parallel", "retry", "suspend", "items", "calls", "together")
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="processes to be killed are forked")]
 
