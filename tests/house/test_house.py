@@ -260,7 +260,8 @@ def test_only_the_door_knows_the_library_of_the_protocol() -> None:
     remote = {f"vm/remote/{name}.py" for name in ("link", "streams", "tools", "web")}
     gateway = {"validator/cli/mcp.py", "validator/gateway/server.py", "validator/gateway/serving.py"}
     scenes = {"sabotage/recorded/remote/children.py"}
-    assert known == {*gateway, "validator/cli/studio.py", "validator/studio/server.py", *remote, *scenes}
+    pages = {"validator/cli/studio.py", "validator/studio/server.py", "validator/http_server.py"}
+    assert known == {*gateway, *pages, *remote, *scenes}
 
 
 def _names_protocol(names: frozenset[str]) -> bool:

@@ -87,7 +87,7 @@ def _serve(operator: Operator, callers: Callers | None, caller: Caller | None, p
     assert callers is not None, "over HTTP there is a file of callers"
     assert port is not None, "without a port the caller is known"
     try:
-        asyncio.run(serve_http(gateway, callers, port, lambda url: click.echo(f"serving at {url}", err=True)))
+        serve_http(gateway, callers, port, lambda url: click.echo(f"serving at {url}", err=True))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 

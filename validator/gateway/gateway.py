@@ -371,6 +371,8 @@ class Gateway:
         end = time.monotonic() + self._operator.wait
         while True:
             done, _ = await asyncio.wait([task], timeout=_TICK)
+            if task.cancelled():
+                raise Refused("the server ends", f"when it is back, call `get_run` with the run `{run}`")
             if done:
                 task.result()
                 return
@@ -382,20 +384,26 @@ class Gateway:
             if progress is not None:
                 await progress(row.seq + 1, row.status)
 
+    def stop(self) -> None:
+        """Let no call start any more, because the process ends."""
+        self._stop.set()
+
     async def close(self, grace: float) -> None:
         """End what is under way, because the process ends: calls have `grace` seconds to come back, and none starts.
 
         What comes back is recorded, and the leases of the runs are given back.
         """
-        self._stop.set()
-        going = {*self._going.values()}
-        if going:
-            _, late = await asyncio.wait(going, timeout=grace)
-            for task in late:
+        self.stop()
+        going = {*self._going.values(), *self._sessions.under_way()}
+        try:
+            if going:
+                await asyncio.wait(going, timeout=grace)
+        finally:
+            for task in going:
                 task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-        for desk in self._desks.values():
-            desk.let_go()
+            await asyncio.gather(*going, return_exceptions=True)
+            for desk in self._desks.values():
+                desk.let_go()
 
     async def _require_own(self, caller: Caller, run: str) -> None:
         """Raise Refused unless a run is of the caller: for one of another in the same words as for none."""

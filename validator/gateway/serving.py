@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
 from typing import Any, Final, Self
 
-import uvicorn
 from anyio import EndOfStream
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
@@ -29,6 +28,7 @@ from stepward.validator.gateway.callers import Caller, Callers
 from stepward.validator.gateway.gateway import Gateway
 from stepward.validator.gateway.messages import OnlyMessages
 from stepward.validator.gateway.server import Context, server_of
+from stepward.validator.http_server import Server
 from stepward.validator.result import AdvisedError
 
 _NO_JSON: Final = PARSE_ERROR, "the line is no JSON"
@@ -43,7 +43,7 @@ MAX_CONNECTIONS: Final = 100
 """Connections and requests at a time; more are refused with status 503."""
 
 GRACE: Final = 5
-"""Seconds that requests and calls under way get when the server stops."""
+"""Seconds that calls under way get when the server stops."""
 
 
 class Messages:
@@ -104,44 +104,23 @@ async def serve_streams(gateway: Gateway, caller: Caller) -> None:
         # buffer holds by then would come out behind the last message.
         sys.stdout.flush()
         with redirect_stdout(sys.stderr):
-            async with closing(gateway):
+            try:
                 await server.run(Messages(reader, writer), writer, server.create_initialization_options())
+            finally:
+                await gateway.close(GRACE)
 
 
-async def serve_http(gateway: Gateway, callers: Callers, port: int, ready: Callable[[str], None]) -> None:
-    """Serve callers over HTTP until the process is interrupted; `ready` is called with the address.
+def serve_http(gateway: Gateway, callers: Callers, port: int, ready: Callable[[str], None]) -> None:
+    """Serve callers over HTTP until SIGTERM, or SIGINT, comes; `ready` is called with the address.
 
-    With port 0 the system chooses one. Raises AdvisedError if the port can't be used.
+    With port 0 the system chooses one. Raises AdvisedError if the port can't be used, and KeyboardInterrupt for SIGINT.
     """
     with _listening(port) as listening:
         chosen = listening.getsockname()[1]
-        settings = uvicorn.Config(
-            http_app(gateway, callers, chosen),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=GRACE,
-        )
+        app = http_app(gateway, callers, chosen)
+        server = Server(app, MAX_CONNECTIONS, gateway.stop, partial(gateway.close, GRACE))
         ready(f"http://{LOOPBACK}:{chosen}{PATH}")
-        async with closing(gateway):
-            await uvicorn.Server(settings).serve(sockets=[listening])
-
-
-@asynccontextmanager
-async def closing(gateway: Gateway) -> AsyncIterator[None]:
-    """Close a gateway at the end, also where an interrupt has ended the serving: it is raised then."""
-    try:
-        yield
-    finally:
-        closes, interrupt = asyncio.ensure_future(gateway.close(GRACE)), None
-        while not closes.done():
-            try:
-                await asyncio.shield(closes)
-            except asyncio.CancelledError as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+        server.run(sockets=[listening])
 
 
 def _listening(port: int) -> socket.socket:

@@ -80,6 +80,11 @@ class Sessions:
         held[name] = held.pop(name)  # the one that was used last is the last
         return held[name]
 
+    def under_way(self) -> set[asyncio.Task[Answer]]:
+        """Return the turns that are under way."""
+        tasks = [one.task for sessions in self._held.values() for one in sessions.values() if one.task is not None]
+        return {task for task in tasks if not task.done()}
+
     def start(self, caller: Caller, data: Mapping[str, Any], signature: str | None, made: Started) -> tuple[str, Held]:
         """Start a session; raises Refused for data or a signature that can't be used, or if all sessions are busy."""
         held = self._held.setdefault(caller.name, {})
@@ -113,6 +118,8 @@ class Sessions:
         if held.task is None:
             raise Refused("no turn of this session is under way", "send one as `program`")
         done, _ = await asyncio.wait([held.task], timeout=self.wait)
+        if held.task.cancelled():
+            raise Refused("the server ends", f"when it is back, call `run_lisp` with the session `{name}` alone")
         if not done:
             return {"session": name, "status": "running", "next": "call `run_lisp` with the `session` alone"}
         return {"session": name, **held.task.result().as_value()}
