@@ -34,8 +34,8 @@ class Refused(StepwardError):  # noqa: N818 - reads better where it is raised th
     """A request can't be understood; the message says which field is wrong."""
 
 
-def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
-    """Do what is asked for about a run, drive it on, and return it. This may block for as long as its tools take.
+async def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
+    """Do what is asked for about a run, drive it on, and return it when it stops.
 
     Raises Refused for a request without what it must have, AdvisedError without the tools, and what the machine raises
     when it refuses.
@@ -43,7 +43,7 @@ def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
     machine, what = operator.machine, text_of(asked, "what")
     if what == "recover":
         operator.require(found.plan)
-        return machine.recover_sync(found.run)[0]
+        return (await machine.recover(found.run))[0]
     if what not in ("cancel", "resume", "reconcile"):
         raise Refused(f"nobody can `{what}` a run")
     by = text_of(asked, "by", optional=True).strip()
@@ -51,13 +51,13 @@ def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
         raise Refused("write your name at the top of the page first: the records say who has done this")
     match what:
         case "cancel":
-            return machine.cancel_sync(found.run, by=by)
+            return await machine.cancel(found.run, by=by)
         case "resume":
-            return _resume(operator, found, asked, by)
-    return _reconcile(operator, found, asked, by)
+            return await _resume(operator, found, asked, by)
+    return await _reconcile(operator, found, asked, by)
 
 
-def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
+async def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
     """Answer a step that waits. Its token never leaves this process: the page names the step."""
     step = text_of(asked, "step")
     waits = next((one for one in run_of(found).suspensions if one.step == step), None)
@@ -67,10 +67,10 @@ def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: st
         raise Refused(f"the token of `{step}` was erased: the run can only be cancelled")
     operator.require(found.plan)
     value = value_typed(text_of(asked, "payload"), _returns(found, step), "the answer")
-    return operator.machine.resume_sync(waits.token, value, by=by)
+    return await operator.machine.resume(waits.token, value, by=by)
 
 
-def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
+async def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
     step, verdict = text_of(asked, "step"), text_of(asked, "verdict")
     if verdict not in VERDICTS:
         raise Refused("`verdict` is `done`, `not_done` or `abandon`")
@@ -85,7 +85,7 @@ def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by:
         is_nothing = not text.strip() and (returns is None or returns.admits("null"))
         output = None if is_nothing else value_typed(text, returns, "what it returned")
     said: Any = verdict
-    return operator.machine.reconcile_sync(found.run, step, said, output, by=by)
+    return await operator.machine.reconcile(found.run, step, said, output, by=by)
 
 
 def _returns(found: History, step: str) -> TypeSpec | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree.ElementTree import Element, tostring
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -19,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from stepward.validator.files import why_not
+from stepward.validator.http_server import Server
 from stepward.validator.result import AdvisedError
 from stepward.validator.studio.acting import Refused, act, text_of, words_of
 from stepward.validator.studio.guard import LOOPBACK, Guard, Token
@@ -33,6 +33,9 @@ MOST_BODY: Final = 64 << 10
 
 MOST_CONNECTIONS: Final = 100
 """Connections at a time; more are refused with status 503."""
+
+GRACE: Final = 5.0
+"""Seconds that calls under way get when the studio ends."""
 
 PATIENCE: Final = 2.0
 """Seconds that the page waits for an action; a run that takes longer goes on, and the page shows it as it goes."""
@@ -63,35 +66,14 @@ def listening(port: int) -> socket.socket:
         raise AdvisedError(f"port {port} can't be used: {why_not(error)}", "name another port, or 0") from None
 
 
-def server_of(house: House, token: str, sock: socket.socket) -> uvicorn.Server:
+def server_of(house: House, token: str, sock: socket.socket) -> Server:
     """Return a server for a studio; its `run` serves on the socket until the process is interrupted."""
-    settings = uvicorn.Config(
-        app(house, token, sock.getsockname()[1]),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=1,
-    )
-    return _Server(settings, house)
-
-
-class _Server(uvicorn.Server):
-    """A server that ends the streams of updates before it waits for what is under way."""
-
-    def __init__(self, settings: uvicorn.Config, house: House) -> None:
-        super().__init__(settings)
-        self._house = house
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End everything."""
-        await self._house.live.end()
-        await super().shutdown(sockets)
-
-
-def app(house: House, token: str, port: int) -> Starlette:
-    """Return the application. Reading needs no token; what acts does."""
     desk = Desk(house, Token(token))
+    return Server(app(desk, sock.getsockname()[1]), MOST_CONNECTIONS, desk.stop, desk.close)
+
+
+def app(desk: Desk, port: int) -> Starlette:
+    """Return the application. Reading needs no token; what acts does."""
     routes = [
         Route("/", desk.page),
         Route("/events", desk.events),
@@ -130,6 +112,30 @@ class Desk:
         self._house = house
         self._token = token
         self._acting: set[asyncio.Task[Any]] = set()
+        self._stopping = asyncio.Event()
+        house.operator.machine.stop_with(self._stopping, parks=False)
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Let no call start any more, because the studio ends."""
+        self._stopping.set()
+
+    async def close(self) -> None:
+        """End the streams of updates and what is under way: calls have GRACE seconds to come back.
+
+        What comes back is recorded, and the leases of the runs are given back.
+        """
+        await self._house.live.end()
+        acting = {*self._acting}
+        try:
+            if acting:
+                await asyncio.wait(acting, timeout=GRACE)
+        finally:
+            for task in acting:
+                task.cancel()
+            await asyncio.gather(*acting, return_exceptions=True)
+            self._house.operator.machine.let_go()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -189,11 +195,11 @@ class Desk:
         """Do something about a run of this journal."""
         asked = await self._asked(request)
 
-        def acted() -> str:
-            found = self._house.views.history(str(asked.get("run")))
-            return act(self._house.operator, found, asked).status
+        async def acted() -> str:
+            found = await asyncio.to_thread(self._house.views.history, str(asked.get("run")))
+            return (await act(self._house.operator, found, asked)).status
 
-        return await self._answer(acted)
+        return await self._answer(acted())
 
     async def disturb(self, request: Request) -> Response:
         """Disturb a copy of a run of this journal, and tell all who look of the result."""
@@ -204,11 +210,11 @@ class Desk:
             what, step = text_of(asked, "what"), text_of(asked, "step", optional=True)
             return self._house.sandboxes.disturb(found, what, step)
 
-        return await self._answer(disturbed)
+        return await self._answer(asyncio.to_thread(disturbed))
 
-    async def _answer(self, work: Callable[[], Any]) -> Response:
-        """Work in a thread, and say what came of it; what takes long goes on, and is said to."""
-        task = asyncio.create_task(asyncio.to_thread(work))
+    async def _answer(self, work: Coroutine[Any, Any, str]) -> Response:
+        """Say what came of some work; what takes long goes on, and is said to."""
+        task = asyncio.create_task(work)
         self._acting.add(task)
         task.add_done_callback(self._settled)
         done, _ = await asyncio.wait({task}, timeout=PATIENCE)

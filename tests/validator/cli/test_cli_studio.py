@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import json
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stepward.validator.cli import main
-from stepward.vm import ExecutionVM, Program, SQLiteJournal
+from stepward.vm import ExecutionVM, Program, SQLiteJournal, Suspend
+from stepward.vm.journal.records import read_record
 
 PROGRAM = "name: p\ninputs: {}\nsteps:\n  - {id: z, type: end}\n"
 
@@ -82,3 +85,69 @@ def test_it_serves_a_page_and_ends_when_it_is_interrupted(folder: Path) -> None:
             rest = process.stderr.read()
         assert process.wait(30) == 130
     assert (rest, "Stepward studio" in page, "No findings." in program) == ("", True, True)
+
+
+PAYS = """
+name: pays
+tools:
+  ask: {effect: none, suspends: true, returns: {type: boolean}}
+  pay: {effect: write, idempotent: false, args: {number: {type: integer}}}
+steps:
+  - {id: ask, type: tool, tool: ask}
+  - {id: one, type: tool, tool: pay, args: {number: 1}}
+  - {id: two, type: tool, tool: pay, args: {number: 2}}
+"""
+TOOLS = """
+import time
+from pathlib import Path
+
+def ask() -> bool: ...
+
+def pay(number: int) -> None:
+    Path(f"begun{number}").touch()
+    time.sleep(SECONDS)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize(
+    ("sign", "seconds", "kinds"),
+    [
+        (signal.SIGINT, 2, ["intent", "attempt"]),
+        (signal.SIGTERM, 2, ["intent", "attempt"]),
+        (signal.SIGINT, 3600, ["intent"]),
+    ],
+)
+def test_a_signal_lets_a_call_come_back_and_starts_no_other(
+    folder: Path, sign: signal.Signals, seconds: int, kinds: list[str]
+) -> None:
+    with closing(SQLiteJournal(str(folder / "runs.db"))) as journal:
+        tools = {"ask": lambda: Suspend({}), "pay": lambda number: None}
+        ExecutionVM(tools, journal=journal, checker=None).run_sync(Program.from_yaml(PAYS), run_id="pays")
+        before = len(journal.read("pays"))
+    (folder / "tools.py").write_text(TOOLS.replace("SECONDS", str(seconds)))
+    stepward = str(Path(sys.executable).parent / "stepward")
+    command = [stepward, "studio", "--port", "0", "--isolated", "--tools", "tools.py"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            process.stderr.readline()
+            page, _, token = process.stderr.readline().split()[-1].partition("#token=")
+            asked = {"run": "pays", "what": "resume", "step": "ask", "payload": "true", "by": "ann"}
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", "Origin": page[:-1]}
+            request = urllib.request.Request(f"{page}act", json.dumps(asked).encode(), headers)
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert answer.status == 202
+            with urllib.request.urlopen(f"{page}events", timeout=30):  # a page that is open
+                process.send_signal(sign)
+                _, rest = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, rest) == (130 if sign == signal.SIGINT else 0, "")
+    assert ((folder / "begun1").exists(), (folder / "begun2").exists()) == (True, False)
+    with closing(SQLiteJournal(str(folder / "runs.db"))) as journal:
+        after = [read_record(entry).kind for entry in journal.read("pays")][before:]
+        assert after == ["resumed", *kinds]
+        (row,) = [row for row in journal.rows() if row.run == "pays"]
+        assert row.expires <= time.time(), "the lease is given back"
