@@ -13,8 +13,8 @@ from stepward.sabotage.drawn.machine import raised
 from stepward.sabotage.playing.case import KEY_SEED
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.world import TooLate
-from stepward.sabotage.recorded.stages.given import Table, finds_nothing
-from stepward.sabotage.recorded.stages.stage import Process, Stage
+from stepward.sabotage.recorded.shared.environment import Environment, Process
+from stepward.sabotage.recorded.shared.given import Table, finds_nothing
 from stepward.vm import InDoubt, ModelReply, Policy, Program, Run, SigningKey, Suspend, ToolContext
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.records import read_record
@@ -48,8 +48,8 @@ def _built(text: str) -> Program:
     return Program.from_dict(json.loads(text))
 
 
-class Story(Stage):
-    """A stage on which each call does what the script of its step says, one word after the other, and then is well.
+class Story(Environment):
+    """An environment in which each call does what the script of its step says, one word after the other, then succeeds.
 
     `fail`, `busy` and `lack` are errors, `doubt` is a write that may have happened, `late` is one behind its timeout,
     `wait` suspends the run, as `payload` does and an object with the field `of`, and `die` kills the process. `error`

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Final
 
 from stepward.sabotage.recorded.histories.kit import Story
-from stepward.sabotage.recorded.stages.given import Table
+from stepward.sabotage.recorded.shared.given import Table
 
 _TEXT: Final = {"type": "string"}
 _SECRET: Final = {"type": "string", "sensitive": True}

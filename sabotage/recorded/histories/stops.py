@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Final
 
 from stepward.sabotage.recorded.histories.kit import Story, afterwards
-from stepward.sabotage.recorded.stages.given import Table
+from stepward.sabotage.recorded.shared.given import Table
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.state import Limits
 

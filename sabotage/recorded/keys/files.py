@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.vm.journal.encryption import TAG, EncryptedVault, is_encrypted
 from stepward.vm.journal.memory import MemoryVault
 from stepward.vm.journal.run_keys import CommandKeys, FileKeys, RunKeys, key_name, key_store
@@ -42,8 +42,8 @@ class Labels:
 class KnownKeys:
     """Keys in memory, of a store that may fail. What it is asked is noted."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, probe: Probe) -> None:
+        self._desk = probe
         self._keys: dict[str, bytes] = {}
         self.fails = ""
 
@@ -84,46 +84,46 @@ class _Late(FileKeys):
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def files(desk: Desk) -> None:
+def files(probe: Probe) -> None:
     """Make, find and destroy keys in a folder, which others damage meanwhile, by two stores."""
-    folder, labels = Path(desk.path("keys")), Labels()
-    for master in (b"", bytes(31), bytes(33)) if desk.some(0.2) else ():
-        desk.quietly("open", lambda master=master: FileKeys(folder, master))
-    if desk.some(0.12):
-        _harm(desk, folder, "a", "folder")
+    folder, labels = Path(probe.path("keys")), Labels()
+    for master in (b"", bytes(31), bytes(33)) if probe.some(0.2) else ():
+        probe.quietly("open", lambda master=master: FileKeys(folder, master))
+    if probe.some(0.12):
+        _harm(probe, folder, "a", "folder")
     stores = [
-        desk.draw(FileKeys, FileKeys, _Late)(folder, desk.draw(*MASTERS[:2])),
-        FileKeys(str(folder), desk.draw(*MASTERS)),
+        probe.draw(FileKeys, FileKeys, _Late)(folder, probe.draw(*MASTERS[:2])),
+        FileKeys(str(folder), probe.draw(*MASTERS)),
     ]
-    for verb in desk.chance.choices(("make", "find", "destroy", "harm"), (5, 4, 2, 2), k=12):
-        name, store = desk.draw(*NAMES), desk.chance.choice(stores[:1] * 3 + stores[1:])
+    for verb in probe.chance.choices(("make", "find", "destroy", "harm"), (5, 4, 2, 2), k=12):
+        name, store = probe.draw(*NAMES), probe.chance.choice(stores[:1] * 3 + stores[1:])
         if verb == "harm":
-            _harm(desk, folder, name)
+            _harm(probe, folder, name)
         else:
             call: Callable[[str], bytes | None] = getattr(store, verb)
-            desk.ask(f"{verb} {name}", partial(_labelled, labels, call, name))
-        _list(desk, folder)
+            probe.ask(f"{verb} {name}", partial(_labelled, labels, call, name))
+        _list(probe, folder)
 
 
 def _labelled(labels: Labels, call: Callable[[str], bytes | None], name: str) -> str:
     return labels.of(call(name))
 
 
-def _list(desk: Desk, folder: Path) -> None:
+def _list(probe: Probe, folder: Path) -> None:
     found = sorted(folder.iterdir()) if folder.is_dir() else []
     mode = oct(folder.stat().st_mode & 0o777) if folder.exists() else "no folder"
-    desk.note(
+    probe.note(
         mode, [(file.name, file.stat().st_size * file.is_file(), oct(file.stat().st_mode & 0o777)) for file in found]
     )
 
 
-def _harm(desk: Desk, folder: Path, name: str, how: str = "") -> None:
+def _harm(probe: Probe, folder: Path, name: str, how: str = "") -> None:
     """Change a file or the folder."""
-    how = how or desk.draw("cut", "long", "mode", "swap", "gone", "folder", "back", "byte", "inner")
+    how = how or probe.draw("cut", "long", "mode", "swap", "gone", "folder", "back", "byte", "inner")
     file = folder / name
-    desk.note("harm", how)
+    probe.note("harm", how)
     if how == "mode" and folder.is_dir():
-        folder.chmod(desk.draw(0o701, 0o710, 0o704, 0o700))
+        folder.chmod(probe.draw(0o701, 0o710, 0o704, 0o700))
     elif how == "inner" and folder.is_dir() and not file.exists():
         file.mkdir(mode=0o700)
     elif how == "gone":
@@ -162,19 +162,21 @@ esac
 """
 
 
-def programs(desk: Desk) -> None:
+def programs(probe: Probe) -> None:
     """Ask a program for keys, which answers in every way."""
-    key = b64encode(desk.chance.randbytes(32)).decode()
-    short = b64encode(bytes(desk.draw(31, 33))).decode()
-    script = _SCRIPT.replace("KEY", key).replace("SHORT", short).replace("LONG", "why " * desk.draw(3, 49, 50, 51))
-    path = Path(desk.path("keys.sh"))
+    key = b64encode(probe.chance.randbytes(32)).decode()
+    short = b64encode(bytes(probe.draw(31, 33))).decode()
+    script = _SCRIPT.replace("KEY", key).replace("SHORT", short).replace("LONG", "why " * probe.draw(3, 49, 50, 51))
+    path = Path(probe.path("keys.sh"))
     path.write_text(script)
     store = CommandKeys(["/bin/sh", str(path)])
-    for verb, name in desk.chance.sample([(verb, name) for verb in ("make", "find", "destroy") for name in "abcef"], 5):
-        desk.ask(verb, getattr(store, verb), name)
-    if desk.some(0.3):
-        desk.ask("late", CommandKeys(["/bin/sh", str(path)], 0.05).destroy, "d")
-    desk.ask("none", CommandKeys([desk.path("none")]).find, "a")
+    for verb, name in probe.chance.sample(
+        [(verb, name) for verb in ("make", "find", "destroy") for name in "abcef"], 5
+    ):
+        probe.ask(verb, getattr(store, verb), name)
+    if probe.some(0.3):
+        probe.ask("late", CommandKeys(["/bin/sh", str(path)], 0.05).destroy, "d")
+    probe.ask("none", CommandKeys([probe.path("none")]).find, "a")
 
 
 _DESCRIBED: Final = (
@@ -183,19 +185,19 @@ _DESCRIBED: Final = (
 )  # fmt: skip
 
 
-def described(desk: Desk) -> None:
+def described(probe: Probe) -> None:
     """Read descriptions of key stores, with and without a master key in the environment."""
     keys = (bytes(32), b"m" * 32, bytes(31), bytes(33), b"")
-    for text in desk.chance.sample(_DESCRIBED, 6):
-        environment: Mapping[str, str] = desk.draw(
+    for text in probe.chance.sample(_DESCRIBED, 6):
+        environment: Mapping[str, str] = probe.draw(
             {},
-            {"STEPWARD_MASTER_KEY": b64encode(desk.draw(*keys)).decode()},
-            {"STEPWARD_MASTER_KEY": desk.draw("", "no key", "é", b64encode(keys[0]).decode() + "\n")},
+            {"STEPWARD_MASTER_KEY": b64encode(probe.draw(*keys)).decode()},
+            {"STEPWARD_MASTER_KEY": probe.draw("", "no key", "é", b64encode(keys[0]).decode() + "\n")},
         )
-        shown = text.replace("FOLDER", desk.path("keys"))
-        desk.ask("store", lambda shown=shown, environment=environment: _told(key_store(shown, environment)))
-        desk.note(text, environment)
-    desk.note([key_name(run) for run in RUNS])
+        shown = text.replace("FOLDER", probe.path("keys"))
+        probe.ask("store", lambda shown=shown, environment=environment: _told(key_store(shown, environment)))
+        probe.note(text, environment)
+    probe.note([key_name(run) for run in RUNS])
 
 
 def _told(store: RunKeys | None) -> Any:
@@ -207,58 +209,58 @@ def _told(store: RunKeys | None) -> Any:
 # -- a vault -----------------------------------------------------------------------------------------------------------
 
 
-def vaults(desk: Desk) -> None:
+def vaults(probe: Probe) -> None:
     """Put values into a vault that encrypts them, read and erase them; others change them and lose keys."""
-    inner, known = MemoryVault(), KnownKeys(desk)
-    keys: RunKeys = known if desk.some(0.8) else FileKeys(desk.path("keys"), desk.draw(*MASTERS))
+    inner, known = MemoryVault(), KnownKeys(probe)
+    keys: RunKeys = known if probe.some(0.8) else FileKeys(probe.path("keys"), probe.draw(*MASTERS))
     vault = EncryptedVault(inner, keys)
-    for verb in desk.chance.choices(
+    for verb in probe.chance.choices(
         ("put", "get", "erase", "erase_all", "harm", "plain", "lose"), (9, 7, 2, 2, 3, 2, 2), k=18
     ):
-        run = desk.draw(*RUNS)
-        known.fails = desk.draw(*[""] * 12, "make", "find", "destroy")
+        run = probe.draw(*RUNS)
+        known.fails = probe.draw(*[""] * 12, "make", "find", "destroy")
         match verb:
             case "put":
-                secret = desk.draw(b"", b"secret", seal("value", desk.chance.randbytes)[1], TAG, TAG + b"x")
-                desk.ask("put", vault.put, run, desk.draw({"x": secret}, {"x": secret, "y": b"2"}, {}, {"": b"3"}))
+                secret = probe.draw(b"", b"secret", seal("value", probe.chance.randbytes)[1], TAG, TAG + b"x")
+                probe.ask("put", vault.put, run, probe.draw({"x": secret}, {"x": secret, "y": b"2"}, {}, {"": b"3"}))
             case "get" | "erase":
-                desk.ask(verb, getattr(vault, verb), run)
+                probe.ask(verb, getattr(vault, verb), run)
             case "erase_all":
-                desk.ask("erase all", vault.erase_all, RUNS[: desk.draw(0, 1, 2)])
+                probe.ask("erase all", vault.erase_all, RUNS[: probe.draw(0, 1, 2)])
             case "harm":
-                _change(desk, inner)
+                _change(probe, inner)
             case "plain":
-                desk.ask("plain", inner.put, run, {desk.draw("x", "z"): desk.draw(b"plain", TAG[:-1], TAG)})
+                probe.ask("plain", inner.put, run, {probe.draw("x", "z"): probe.draw(b"plain", TAG[:-1], TAG)})
             case _:
                 known.fails = ""
-                desk.ask("lose", keys.destroy, key_name(run))
+                probe.ask("lose", keys.destroy, key_name(run))
         stored = [inner.get(one) for one in RUNS]
-        desk.note([[(name, is_encrypted(one), len(one)) for name, one in values.items()] for values in stored])
+        probe.note([[(name, is_encrypted(one), len(one)) for name, one in values.items()] for values in stored])
 
 
-def journals(desk: Desk) -> None:
+def journals(probe: Probe) -> None:
     """Open a journal in a file with keys, as it is at one moment, and without keys."""
-    path, keys, run = desk.path("runs.db"), KnownKeys(desk), desk.draw(*RUNS)
+    path, keys, run = probe.path("runs.db"), KnownKeys(probe), probe.draw(*RUNS)
     with closing(SQLiteJournal(path, keys=keys)) as store:
-        desk.ask("put", store.vault.put, run, {"x": b"secret", "y": desk.draw(b"", b"2")})
+        probe.ask("put", store.vault.put, run, {"x": b"secret", "y": probe.draw(b"", b"2")})
         with store.frozen() as still:
-            desk.ask("frozen", still.vault.get, run)
-            desk.ask("erase", store.vault.erase, desk.draw(*RUNS))
-            desk.ask("frozen", still.vault.get, run)
-        desk.ask("get", store.vault.get, run)
+            probe.ask("frozen", still.vault.get, run)
+            probe.ask("erase", store.vault.erase, probe.draw(*RUNS))
+            probe.ask("frozen", still.vault.get, run)
+        probe.ask("get", store.vault.get, run)
     with closing(SQLiteJournal(path, create=False)) as plain:
         found = plain.vault.get(run)
-        desk.note([(name, is_encrypted(value), len(value)) for name, value in sorted(found.items())])
+        probe.note([(name, is_encrypted(value), len(value)) for name, value in sorted(found.items())])
 
 
-def _change(desk: Desk, inner: MemoryVault) -> None:
+def _change(probe: Probe, inner: MemoryVault) -> None:
     """Change stored bytes, or exchange those of two references or runs."""
     kept = inner._secrets
     places = [(run, name) for run in kept for name in kept[run]]
     if len(places) < 2:
         return
-    (run, name), (other, another) = desk.chance.sample(places, 2)
+    (run, name), (other, another) = probe.chance.sample(places, 2)
     old = kept[run][name]
     changed = (old[:-1], old[: len(TAG) + SALT_BYTES], kept[other][another], old[:-1] + bytes([(old or b"x")[-1] ^ 1]))
-    kept[run][name] = desk.chance.choice(changed)
-    desk.note("changed", run, name)
+    kept[run][name] = probe.chance.choice(changed)
+    probe.note("changed", run, name)

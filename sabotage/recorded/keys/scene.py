@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from stepward.sabotage.recorded.keys import files, signs, values
 from stepward.sabotage.recorded.notes import Notes
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 
-PARTS: Final[tuple[tuple[int, Callable[[Desk], None]], ...]] = (
+PARTS: Final[tuple[tuple[int, Callable[[Probe], None]], ...]] = (
     (8, files.files),
     (4, files.programs),
     (7, files.described),
@@ -34,7 +34,7 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed, and return what came. The options are those of machines, of which there are none."""
     del options
     with ExitStack() as stack:
-        desk = Desk(seed, stack)
+        probe = Probe(seed, stack)
         (part,) = Random(f"part {seed}").choices([part for _, part in PARTS], [weight for weight, _ in PARTS])
-        desk.play(part)
-        return desk.notes
+        probe.play(part)
+        return probe.notes

@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from decimal import Decimal
 from typing import Any, Final, get_args
 
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.vm.journal.canonical import (
     LARGEST,
     Sealed,
@@ -153,15 +153,15 @@ class _View(Mapping[str, Any]):
         return 2
 
 
-def drawn(desk: Desk, depth: int = 0) -> Any:
+def drawn(probe: Probe, depth: int = 0) -> Any:
     """Return a value, mostly one of the language."""
-    if depth > 3 or desk.some(0.5):
-        return desk.draw(*SCALARS)
-    count = desk.draw(0, 1, 2, 3)
-    if desk.some(0.5):
-        return {desk.draw(*KEYS[:7]): drawn(desk, depth + 1) for _ in range(count)}
-    made = [drawn(desk, depth + 1) for _ in range(count)]
-    return made if desk.some(0.7) else tuple(made)
+    if depth > 3 or probe.some(0.5):
+        return probe.draw(*SCALARS)
+    count = probe.draw(0, 1, 2, 3)
+    if probe.some(0.5):
+        return {probe.draw(*KEYS[:7]): drawn(probe, depth + 1) for _ in range(count)}
+    made = [drawn(probe, depth + 1) for _ in range(count)]
+    return made if probe.some(0.7) else tuple(made)
 
 
 def nested(depth: int) -> Any:
@@ -175,50 +175,50 @@ def nested(depth: int) -> Any:
 # -- numbers and values ------------------------------------------------------------------------------------------------
 
 
-def numbers(desk: Desk) -> None:
+def numbers(probe: Probe) -> None:
     """Make numbers exact, and compute with them."""
     among: list[Any] = [*INTEGERS, *FLOATS, *map(Decimal, FRACTIONS), True, _Number(5)]
     for _ in range(14):
-        one = desk.chance.choice(among)
-        desk.ask("exact", lambda one=one: _kept(exact(one)))
+        one = probe.chance.choice(among)
+        probe.ask("exact", lambda one=one: _kept(exact(one)))
     sound = [*INTEGERS[:12], EDGE // 2, *map(Decimal, FRACTIONS[:12])]
     for _ in range(14):
-        left, right, operator = desk.chance.choice(sound), desk.chance.choice(sound), desk.draw("+", "-", "*", "*")
-        desk.ask("arithmetic", lambda one=(operator, left, right): _kept(arithmetic(*one)))
+        left, right, operator = probe.chance.choice(sound), probe.chance.choice(sound), probe.draw("+", "-", "*", "*")
+        probe.ask("arithmetic", lambda one=(operator, left, right): _kept(arithmetic(*one)))
     for left, right in ((EDGE - 1, 1), (1 - EDGE, 1), (Decimal("1E-500"), Decimal("1E-501")), (10**500, 10**500)):
-        desk.ask("edge", lambda left=left, right=right: [_kept(arithmetic(one, left, right)) for one in "-*"])
-        desk.ask("edge", lambda left=left, right=right: _kept(arithmetic("+", left, right)))
+        probe.ask("edge", lambda left=left, right=right: [_kept(arithmetic(one, left, right)) for one in "-*"])
+        probe.ask("edge", lambda left=left, right=right: _kept(arithmetic("+", left, right)))
 
 
 def _kept(number: Any) -> Any:
     return type(number).__name__, str(Decimal(number))
 
 
-def values(desk: Desk) -> None:
+def values(probe: Probe) -> None:
     """Freeze values, with and without a room, and write them as text."""
     for _ in range(8):
-        value = drawn(desk)
-        frozen = desk.ask("freeze", freeze, value)
+        value = drawn(probe)
+        frozen = probe.ask("freeze", freeze, value)
         if frozen is None:
             continue
-        for indent in (0, desk.draw(1, 2, 4)):
-            desk.ask("json", to_json, frozen, indent)
-        desk.ask("text", as_text, frozen)
+        for indent in (0, probe.draw(1, 2, 4)):
+            probe.ask("json", to_json, frozen, indent)
+        probe.ask("text", as_text, frozen)
         size = len(canonical(portable(frozen)))
-        for room in (size, size - 1, size // 2, desk.draw(0, 1, 2, 3, 5)):
-            desk.quietly("room", lambda room=room, value=value: freeze(value, 0, ByteBudget(room)))
+        for room in (size, size - 1, size // 2, probe.draw(0, 1, 2, 3, 5)):
+            probe.quietly("room", lambda room=room, value=value: freeze(value, 0, ByteBudget(room)))
     odd = (
         *(b"x", {1: 2}, {None: 1}, {1, 2}, object, nested(MAX_DEPTH), nested(MAX_DEPTH + 1), "\ud800", {"\ud800": 1}),
         *(float("nan"), EDGE, _Odd("x"), {_Odd("x"): 1}, _Number(5), _View(), [_View()], range(2), iter(()), 1j),
     )
-    for value in desk.chance.sample(odd, 6):
-        found = desk.quietly("odd", lambda value=value: freeze(value, desk.draw(0, 0, 1)))
-        desk.note(desk.quietly("text", lambda found=found: as_text(found)))
-    _rooms(desk)
-    _frozen(desk)
+    for value in probe.chance.sample(odd, 6):
+        found = probe.quietly("odd", lambda value=value: freeze(value, probe.draw(0, 0, 1)))
+        probe.note(probe.quietly("text", lambda found=found: as_text(found)))
+    _rooms(probe)
+    _frozen(probe)
 
 
-def _rooms(desk: Desk) -> None:
+def _rooms(probe: Probe) -> None:
     """Freeze values in rooms of exactly their size."""
     for value in (
         "abc",
@@ -235,7 +235,7 @@ def _rooms(desk: Desk) -> None:
         {"a": {"b": 1}},
     ):
         least = next(room for room in range(60) if _fits(value, room))
-        desk.note("least", value, least)
+        probe.note("least", value, least)
 
 
 def _fits(value: Any, room: int) -> bool:
@@ -247,21 +247,23 @@ def _fits(value: Any, room: int) -> bool:
     return True
 
 
-def _frozen(desk: Desk) -> None:
+def _frozen(probe: Probe) -> None:
     """Try to change a frozen object."""
     frozen = freeze({"a": [1], "b": {"c": Decimal("0.5")}})
     for name in ("clear", "popitem", "update"):
-        desk.ask(name, getattr(frozen, name))
-    desk.ask("set", frozen.__setitem__, "a", 1)
-    desk.ask("delete", frozen.__delitem__, "a")
-    desk.ask("pop", frozen.pop, "a")
-    desk.ask("default", frozen.setdefault, "z", 1)
-    desk.ask("join", frozen.__ior__, {"z": 1})
+        probe.ask(name, getattr(frozen, name))
+    probe.ask("set", frozen.__setitem__, "a", 1)
+    probe.ask("delete", frozen.__delitem__, "a")
+    probe.ask("pop", frozen.pop, "a")
+    probe.ask("default", frozen.setdefault, "z", 1)
+    probe.ask("join", frozen.__ior__, {"z": 1})
     same = (copy.copy(frozen) is frozen, copy.deepcopy(frozen) is frozen, pickle.loads(pickle.dumps(frozen)) == frozen)
-    desk.note(
+    probe.note(
         frozen, same, type(pickle.loads(pickle.dumps(frozen))).__name__, hash(frozen) == hash(freeze(dict(frozen)))
     )
-    desk.ask("text", as_text, desk.draw(True, False, None, Decimal("1E-7"), 10**30, "x", {"b": 1, "a": (1, 2)}, (), {}))
+    probe.ask(
+        "text", as_text, probe.draw(True, False, None, Decimal("1E-7"), 10**30, "x", {"b": 1, "a": (1, 2)}, (), {})
+    )
 
 
 # -- canonical JSON ----------------------------------------------------------------------------------------------------
@@ -283,31 +285,31 @@ TAGGED: Final[tuple[Any, ...]] = (
 )  # fmt: skip
 
 
-def texts(desk: Desk) -> None:
+def texts(probe: Probe) -> None:
     """Write values the canonical way, read them, and read texts that are not canonical."""
     for _ in range(8):
-        value = drawn(desk)
-        if desk.some(0.3):
-            value = {"of": value, "at": desk.draw(_sealed(desk), _sealed(desk)._replace(value=None, is_gone=True))}
-        plain = desk.ask(
+        value = drawn(probe)
+        if probe.some(0.3):
+            value = {"of": value, "at": probe.draw(_sealed(probe), _sealed(probe)._replace(value=None, is_gone=True))}
+        plain = probe.ask(
             "portable", lambda value=value: portable(freeze(value) if not is_sealed(_deep(value)) else value)
         )
-        text = desk.ask("canonical", canonical, plain)
+        text = probe.ask("canonical", canonical, plain)
         if text is not None:
-            again = desk.ask("read", read_canonical, text.encode("utf-8", "surrogatepass"))
-            desk.ask("restored", restored, again, _unseal)
-    for raw in desk.chance.sample(RAW, 10):
-        desk.note(raw[:40])
-        desk.quietly("read", lambda raw=raw: read_canonical(raw))
-    for data in desk.chance.sample(TAGGED, 10):
-        found = desk.ask("restored", lambda data=data: restored(data, _unseal))
-        desk.note(str(data)[:60], type(found).__name__)
+            again = probe.ask("read", read_canonical, text.encode("utf-8", "surrogatepass"))
+            probe.ask("restored", restored, again, _unseal)
+    for raw in probe.chance.sample(RAW, 10):
+        probe.note(raw[:40])
+        probe.quietly("read", lambda raw=raw: read_canonical(raw))
+    for data in probe.chance.sample(TAGGED, 10):
+        found = probe.ask("restored", lambda data=data: restored(data, _unseal))
+        probe.note(str(data)[:60], type(found).__name__)
     for call in (
         lambda: restored(nested(5_000), _unseal),
         lambda: canonical({"a": object()}),
         lambda: canonical("\ud800"),
     ):
-        desk.quietly("deep", call)
+        probe.quietly("deep", call)
 
 
 def _deep(value: Any) -> Any:
@@ -321,30 +323,30 @@ def _unseal(reference: str, committed: str) -> Sealed:
     return Sealed(reference, committed, f"opened {reference}")
 
 
-def _sealed(desk: Desk) -> Sealed:
-    return seal(freeze(desk.draw("secret", 7, Decimal("1.5"), None, {"a": [1]}, "#x")), desk.chance.randbytes)[0]
+def _sealed(probe: Probe) -> Sealed:
+    return seal(freeze(probe.draw("secret", 7, Decimal("1.5"), None, {"a": [1]}, "#x")), probe.chance.randbytes)[0]
 
 
-def sealed(desk: Desk) -> None:
+def sealed(probe: Probe) -> None:
     """Seal values, open them, lose, change and erase them."""
     asked: list[int] = []
 
     def random(size: int) -> bytes:
         asked.append(size)
-        return desk.chance.randbytes(size)
+        return probe.chance.randbytes(size)
 
     secrets: dict[str, bytes] = {}
     made = []
-    for value in (freeze(desk.draw("secret", 7, 2**60, Decimal("1.5"), None, {"a": [1]}, "#x")), "other"):
+    for value in (freeze(probe.draw("secret", 7, 2**60, Decimal("1.5"), None, {"a": [1]}, "#x")), "other"):
         one, secret = seal(value, random)
         secrets[one.reference] = secret
         made.append(one)
-        desk.note(one, secret, commitment(secret), asked)
-    desk.quietly("twice", lambda: seal(desk.draw(made[0], (made[0],), Secret(1), FrozenMap({"a": made[0]})), random))
+        probe.note(one, secret, commitment(secret), asked)
+    probe.quietly("twice", lambda: seal(probe.draw(made[0], (made[0],), Secret(1), FrozenMap({"a": made[0]})), random))
     first, other = made[0].reference, made[1].reference
     for _ in range(5):
         changed = dict(secrets)
-        how = desk.draw("sound", "gone", "other", "encrypted", "tag", "nested", "cut")
+        how = probe.draw("sound", "gone", "other", "encrypted", "tag", "nested", "cut")
         text = {"other": secrets[other], "encrypted": TAG + bytes(9), "cut": secrets[first][:-1]}
         raw = {"tag": b'"#q"', "nested": f'"#v{other}:{made[1].commitment}"'.encode(), "sound": None}.get(how)
         if how == "gone":
@@ -353,21 +355,21 @@ def sealed(desk: Desk) -> None:
             changed[first] = text[how]
         elif raw is not None:
             changed[first] = secrets[first][:16] + raw
-        erased = desk.draw((), [first], {other: 5})
+        erased = probe.draw((), [first], {other: 5})
         unseal = unsealer(changed, erased)
         for committed in (made[0].commitment, commitment(changed.get(first, b"")), "00"):
-            desk.ask(how, unseal, first, committed)
-    _opened(desk, made)
+            probe.ask(how, unseal, first, committed)
+    _opened(probe, made)
 
 
-def _opened(desk: Desk, made: list[Sealed]) -> None:
+def _opened(probe: Probe, made: list[Sealed]) -> None:
     gone = made[0]._replace(value=None, is_gone=True)
     for one in (1, "x", made[0], gone, Secret("x"), (), FrozenMap({})):
         for around in (one, (1, one), FrozenMap({"a": one}), FrozenMap({"a": (one, "x")}), (("x", 2), one)):
-            desk.note(is_sealed(around), has_gone(around))
-            desk.ask("opened", opened, around)
-    desk.ask("portable", portable, Secret(1))
-    desk.ask("portable", portable, FrozenMap({"a": gone, "b": (made[1],)}))
+            probe.note(is_sealed(around), has_gone(around))
+            probe.ask("opened", opened, around)
+    probe.ask("portable", portable, Secret(1))
+    probe.ask("portable", portable, FrozenMap({"a": gone, "b": (made[1],)}))
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -404,64 +406,64 @@ RECORD_KINDS: Final = (
 NOTES: Final = ("by", "cached", "due", "envelope", "time", "tokens", "took")
 
 
-def records(desk: Desk) -> None:
+def records(probe: Probe) -> None:
     """Write records, read them, and read those of which something was changed."""
-    for kind in desk.chance.sample(RECORD_KINDS, 5):
-        note = {name: 1 for name in NOTES if desk.some(0.25)}
-        flags = {name: desk.some(0.3) for name in ("is_in_body", "continues", "turn")}
+    for kind in probe.chance.sample(RECORD_KINDS, 5):
+        note = {name: 1 for name in NOTES if probe.some(0.25)}
+        flags = {name: probe.some(0.3) for name in ("is_in_body", "continues", "turn")}
         body = [field for field, is_there in zip(BODY_FIELDS, flags.values(), strict=True) if is_there]
         version = version_of(kind, body, note)
-        desk.note(kind, note, flags, version)
-        seq, prev = desk.draw(0, 1, 7), desk.chance.randbytes(32)
-        entry = write_record(seq, prev, kind, '{"step":"a"}', canonical(note), desk.draw(0, -1, 10**15), version)
+        probe.note(kind, note, flags, version)
+        seq, prev = probe.draw(0, 1, 7), probe.chance.randbytes(32)
+        entry = write_record(seq, prev, kind, '{"step":"a"}', canonical(note), probe.draw(0, -1, 10**15), version)
         plain = write_record(seq, prev, kind, "{}", "{}", 5)
-        desk.note(entry, plain, digest_of(entry.record), document_digest(entry.record))
-        desk.note(extend_trace(prev, kind, "{}").hex(), extend_trace(bytes(32), "", "é").hex())
-        desk.ask("read", read_record, entry)
+        probe.note(entry, plain, digest_of(entry.record), document_digest(entry.record))
+        probe.note(extend_trace(prev, kind, "{}").hex(), extend_trace(bytes(32), "", "é").hex())
+        probe.ask("read", read_record, entry)
         for _ in range(4):
-            desk.ask("read", read_record, _rewritten(desk, entry))
+            probe.ask("read", read_record, _rewritten(probe, entry))
     odd: tuple[Any, ...] = (None, [], "x", {}, 5, {"body": {}})
-    for data in desk.chance.sample(odd, 2):
-        desk.ask("read", record_in, Entry(0, b"", b""), data)
+    for data in probe.chance.sample(odd, 2):
+        probe.ask("read", record_in, Entry(0, b"", b""), data)
 
 
-def _rewritten(desk: Desk, entry: Entry) -> Entry:
+def _rewritten(probe: Probe, entry: Entry) -> Entry:
     """Return an entry of which a field was changed."""
     data = json.loads(entry.record)
-    name = desk.chance.choice(sorted(data))
-    match desk.draw(0, 1, 2, 3, 4, 5, 6):
+    name = probe.chance.choice(sorted(data))
+    match probe.draw(0, 1, 2, 3, 4, 5, 6):
         case 0:
             del data[name]
         case 1:
             data["x"] = 1
         case 2:
-            data["v"] = desk.draw(0, 1, 9, 10, True, "1", 1.0)
+            data["v"] = probe.draw(0, 1, 9, 10, True, "1", 1.0)
         case 3:
-            return entry._replace(seq=entry.seq + desk.draw(-1, 1))
+            return entry._replace(seq=entry.seq + probe.draw(-1, 1))
         case 4:
-            return entry._replace(record=desk.draw(b"", b"[]", b"{", entry.record[:-1], b"\xff", b"[" * 100_000))
+            return entry._replace(record=probe.draw(b"", b"[]", b"{", entry.record[:-1], b"\xff", b"[" * 100_000))
         case 5:
-            data["seq"] = desk.draw(True, -1, "1", data["seq"])
+            data["seq"] = probe.draw(True, -1, "1", data["seq"])
         case _:
-            data[name] = desk.draw(None, True, 1, "x", {}, [], 2.5)
+            data[name] = probe.draw(None, True, 1, "x", {}, [], 2.5)
     return entry._replace(record=json.dumps(data).encode())
 
 
-def traces(desk: Desk) -> None:
+def traces(probe: Probe) -> None:
     """Make records of a trace of the parts of a record."""
-    for kind in desk.chance.sample(RECORD_KINDS, 8):
-        made = {**_BODY, **{name: value for name, value in _SOME.items() if desk.some(0.5)}}
+    for kind in probe.chance.sample(RECORD_KINDS, 8):
+        made = {**_BODY, **{name: value for name, value in _SOME.items() if probe.some(0.5)}}
         body = {name: value for name, value in made.items() if name not in _NOTED}
-        if kind in ("opened", "rejected", "joined", "expired", "blocked", "attempt") and desk.some(0.8):
-            body["kind"] = desk.draw("success", "failed", "skipped")
+        if kind in ("opened", "rejected", "joined", "expired", "blocked", "attempt") and probe.some(0.8):
+            body["kind"] = probe.draw("success", "failed", "skipped")
         note = {name: value for name, value in made.items() if name in _NOTED}
         if kind == "rejected":
             body.setdefault("kind", "failed")
-        desk.ask(kind, _record_of, desk.draw(0, 5), desk.draw(0, 1_700_000_000_000_000, -1, 1), kind, body, note)
+        probe.ask(kind, _record_of, probe.draw(0, 5), probe.draw(0, 1_700_000_000_000_000, -1, 1), kind, body, note)
         needed = [one.name for one in fields(_CLASSES[kind]) if one.default is MISSING and one.name in _BODY]
-        desk.ask("needed", _record_of, 1, 1, kind, {name: _BODY[name] for name in needed}, {})
-    desk.ask("none", _record_of, 0, 0, desk.draw("", "other"), {}, {})
-    desk.ask("little", _record_of, 0, 0, desk.draw(*RECORD_KINDS), {}, {})
+        probe.ask("needed", _record_of, 1, 1, kind, {name: _BODY[name] for name in needed}, {})
+    probe.ask("none", _record_of, 0, 0, probe.draw("", "other"), {}, {})
+    probe.ask("little", _record_of, 0, 0, probe.draw(*RECORD_KINDS), {}, {})
 
 
 _CLASSES: Final[Mapping[str, Any]] = {one.kind: one for one in get_args(AnyRecord)}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
-from stepward.sabotage.recorded.stages.inline import finished
+from stepward.sabotage.recorded.shared.inline import finished
 from stepward.vm import ExecutionVM, ToolContext
 from stepward.vm.errors import DocumentError
 from stepward.vm.journal.memory import MemoryJournal

@@ -18,7 +18,7 @@ from stepward.sabotage.recorded.lisp.forms import DATA, dealt_rows, drawn_calls,
 from stepward.sabotage.recorded.lisp.tables import show_functions
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.plain import PlainNotes
-from stepward.sabotage.recorded.stages.stage import Cast, Stage
+from stepward.sabotage.recorded.shared.environment import Environment, SceneProgram
 from stepward.vm.lisp import page
 from stepward.vm.lisp.checked import data_read, problem_of
 from stepward.vm.lisp.compiling.document import read_lisp, read_turn
@@ -52,29 +52,29 @@ FEW: Final = state.Limits(steps=30)
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed, with machines of these options, and return what came."""
     with ExitStack() as stack:
-        stage = Stage(seed, stack, options)
-        stage.notes = PlainNotes()
-        _Scene(stage).play()
-        return stage.notes
+        env = Environment(seed, stack, options)
+        env.notes = PlainNotes()
+        _Scene(env).play()
+        return env.notes
 
 
 class _Scene:
-    def __init__(self, stage: Stage) -> None:
-        self.stage, self.notes, self.chance = stage, stage.notes, stage.chance
+    def __init__(self, env: Environment) -> None:
+        self.env, self.notes, self.chance = env, env.notes, env.chance
 
     def play(self) -> None:
         """Show the examples of the scene, and what chance draws beside them."""
-        chance, functions = self.chance, dealt_rows(self.stage.seed)
-        for example in dealt("lisp", self.stage.seed):
+        chance, functions = self.chance, dealt_rows(self.env.seed)
+        for example in dealt("lisp", self.env.seed):
             self.show(example)
         self.notes.add(
             [(row.name, row.usage, row.least, row.most, row.doc, row.space, row.subject) for row in functions]
         )
-        show_functions(self.notes, self.stage.seed)
-        show_forms(self.notes, self.stage.seed)
-        if self.stage.seed.endswith(" 0"):
+        show_functions(self.notes, self.env.seed)
+        show_forms(self.notes, self.env.seed)
+        if self.env.seed.endswith(" 0"):
             self.notes.add(page.functions(), page.limits(), page.refused())
-        for text in drawn_calls(self.stage.seed, chance):
+        for text in drawn_calls(self.env.seed, chance):
             self.evaluate(text, DATA, USUAL)
         for _ in range(FORMS):
             self.evaluate(drawn_form(chance), DATA, chance.choice(LIMITS), chance.choice(("", "", "_")))
@@ -147,10 +147,10 @@ class _Scene:
 
     def run(self, plan: Plan) -> None:
         """Run a program once, and note what became of it."""
-        case = DrawnCase(plan.program, self.stage.seed)
-        cast = Cast(case, plan, World(plan, case.seed, Manner(), (), case.limits.output_bytes))
-        self.stage.casts[:] = [cast]
-        run = self.stage.do("run", self.stage.machine((), limits=FEW).run(plan.program, self.stage.inputs(cast)))
+        case = DrawnCase(plan.program, self.env.seed)
+        chosen = SceneProgram(case, plan, World(plan, case.seed, Manner(), (), case.limits.output_bytes))
+        self.env.programs[:] = [chosen]
+        run = self.env.do("run", self.env.machine((), limits=FEW).run(plan.program, self.env.inputs(chosen)))
         if run is not None:
             guarded(self.notes, lambda: self.notes.add("output", run.output, run.error))
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.recorded.models.replies import drawn_model
-from stepward.sabotage.recorded.stages.props import Act, Props, thing
+from stepward.sabotage.recorded.shared.context import Act, SceneContext, thing
 from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, ModelReply, Program, Run, Suspend, ToolError
 from stepward.vm.journal.canonical import LARGEST
 from stepward.vm.journal.store import Switch
@@ -121,12 +121,12 @@ class Given:
 
     names = ANY_NAME
 
-    def __init__(self, props: Props, clock: ManualClock, *, odd: float = 0.2) -> None:
-        self.props = props
-        self.chance = props.chance
+    def __init__(self, context: SceneContext, clock: ManualClock, *, odd: float = 0.2) -> None:
+        self.context = context
+        self.chance = context.chance
         self.clock = clock
         self.odd = odd
-        self.parameters: Any = props.pick({"model": "given"}, {"model": "given"}, {}, None, {"a": {1}}, [1])
+        self.parameters: Any = context.pick({"model": "given"}, {"model": "given"}, {}, None, {"a": {1}}, [1])
 
     def has(self, name: str) -> bool:
         """Return that there is a tool."""
@@ -134,7 +134,9 @@ class Given:
 
     async def call(self, name: str, args: Mapping[str, Any], context: Any) -> Any:
         """Answer a call of a tool."""
-        self.props.notes.add("call", name, args, context.attempt, context.performance, context.timeout, context.returns)
+        self.context.notes.add(
+            "call", name, args, context.attempt, context.performance, context.timeout, context.returns
+        )
         self._take_time()
         if self.chance.random() < self.odd:
             raise self.chance.choice(_ERRORS)
@@ -142,7 +144,7 @@ class Given:
 
     async def complete(self, request: ModelRequest) -> Any:
         """Answer a request to a model."""
-        self.props.notes.add("ask", *request)
+        self.context.notes.add("ask", *request)
         self._take_time()
         chance = self.chance
         content = chance.choice(_CONTENTS)
@@ -199,68 +201,72 @@ def _program(chance: Random, steps: list[dict[str, Any]], **more: Any) -> Progra
 _INPUTS: Final = {"card": "4111-1111", "plain": "there"}
 
 
-def _machine(props: Props, clock: ManualClock, tools: Any, model: Any = None, **more: Any) -> ExecutionVM:
+def _machine(context: SceneContext, clock: ManualClock, tools: Any, model: Any = None, **more: Any) -> ExecutionVM:
     options = {
         "clock": clock,
-        "random": props.chance.randbytes,
+        "random": context.chance.randbytes,
         "retry_delay": lambda n: n / 2,
-        **props.options,
+        **context.options,
         **more,
     }
     return ExecutionVM(tools, model, checker=options.pop("checker", None), **options)
 
 
-def _show(props: Props, machine: ExecutionVM, run: Run | None) -> None:
+def _show(context: SceneContext, machine: ExecutionVM, run: Run | None) -> None:
     """Note a run with its records."""
     if run is None:
         return
-    props.notes.add(run, [[(doubt.place, doubt.why) for doubt in run.doubts]])
+    context.notes.add(run, [[(doubt.place, doubt.why) for doubt in run.doubts]])
     for entry in machine.journal.read(run.id):
-        props.notes.add(entry.record)
+        context.notes.add(entry.record)
 
 
-def _run(props: Props, machine: ExecutionVM, program: Program, inputs: Mapping[str, Any], name: str) -> Run | None:
-    return props.quiet(lambda: props.wait(machine.run(program, inputs, run_id=name)))
+def _run(
+    context: SceneContext, machine: ExecutionVM, program: Program, inputs: Mapping[str, Any], name: str
+) -> Run | None:
+    return context.quiet(lambda: context.wait(machine.run(program, inputs, run_id=name)))
 
 
-def _heard(props: Props, name: str) -> None:
+def _heard(context: SceneContext, name: str) -> None:
     """Note what is logged."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            props.notes.add("log", record.levelname, record.getMessage())
+            context.notes.add("log", record.levelname, record.getMessage())
 
     log, handler = logging.getLogger(name), Handler()
     log.addHandler(handler)
-    props.stack.callback(log.removeHandler, handler)
-    props.swap(log, "propagate", False)
+    context.stack.callback(log.removeHandler, handler)
+    context.swap(log, "propagate", False)
 
 
-def answer_calls(props: Props) -> None:
+def answer_calls(context: SceneContext) -> None:
     """Answer the calls of a program in every way."""
-    chance, given = props.chance, Given(props, ManualClock())
+    chance, given = context.chance, Given(context, ManualClock())
     more = {"max_cost": chance.choice((1, 5))} if chance.random() < 0.3 else {}
     steps = [_call(chance, number) for number in range(5)]
-    program = props.quiet(lambda: _program(chance, steps, **more))
+    program = context.quiet(lambda: _program(chance, steps, **more))
     if program is None:
         return
     limits = Limits(chance.choice((1 << 20, 1 << 20, 100_000, 1000)))
-    machine = _machine(props, given.clock, given, given, limits=limits)
-    run = props.quiet(lambda: props.wait(machine.run(program, _INPUTS, run_id="r")))
+    machine = _machine(context, given.clock, given, given, limits=limits)
+    run = context.quiet(lambda: context.wait(machine.run(program, _INPUTS, run_id="r")))
     for _ in range(4):
         payload: Any = chance.choice(_OUTPUTS)
         if run is not None and run.suspensions:
             token = run.suspensions[0].token
-            run = props.quiet(lambda token=token, payload=payload: props.wait(machine.resume(token, payload))) or run
+            run = (
+                context.quiet(lambda token=token, payload=payload: context.wait(machine.resume(token, payload))) or run
+            )
         elif run is not None and run.doubts:
             settled = "r", run.doubts[0].place, chance.choice(("done", "not_done", "abandon")), payload
-            run = props.quiet(lambda settled=settled: props.wait(machine.reconcile(*settled))) or run
-    _show(props, machine, run)
+            run = context.quiet(lambda settled=settled: context.wait(machine.reconcile(*settled))) or run
+    _show(context, machine, run)
 
 
-def weigh_calls(props: Props) -> None:
+def weigh_calls(context: SceneContext) -> None:
     """Run programs whose outputs are at the limits of a machine."""
-    chance, clock = props.chance, ManualClock()
+    chance, clock = context.chance, ManualClock()
     large, total = chance.choice((150, 200)), chance.choice((410, 450, 500, 600))
     sizes = [max(chance.choice((large - 3, large - 2, large - 1, total - large - 2, 3, 8)), 0) for _ in range(4)]
 
@@ -278,13 +284,13 @@ def weigh_calls(props: Props) -> None:
         built = {"w": chance.choice(("$v0", {"a": "$v0", "b": "$v1"}, [1, "$v1"]))}
         steps.insert(2, {"id": "s2", "type": "set", "set": built, "next_step": "s3"})
         steps[-1] |= {"id": "s3", "next_step": "s4"}
-    program = props.quiet(lambda: _program(chance, steps))
+    program = context.quiet(lambda: _program(chance, steps))
     if program is None:
         return
     limits = Limits(large, total, chance.choice((3, 4, 100)))
-    machine = _machine(props, clock, {"read": read}, limits=limits)
+    machine = _machine(context, clock, {"read": read}, limits=limits)
     inputs = {"card": "c" * chance.choice((1, 10)), "plain": "p"}
-    _show(props, machine, props.quiet(lambda: props.wait(machine.run(program, inputs, run_id="r"))))
+    _show(context, machine, context.quiet(lambda: context.wait(machine.run(program, inputs, run_id="r"))))
 
 
 # -- replies from a cache ----------------------------------------------------------------------------------------------
@@ -293,32 +299,32 @@ def weigh_calls(props: Props) -> None:
 class Shelf:
     """A cache in memory, which may fail, or have something else."""
 
-    def __init__(self, props: Props) -> None:
-        self.props = props
+    def __init__(self, context: SceneContext) -> None:
+        self.context = context
         self.kept: dict[str, bytes] = {}
 
     def get(self, key: str) -> bytes | None:
         """Return an entry."""
-        self.props.notes.add("get", key)
-        if self.props.maybe(0.08):
-            raise self.props.pick(CacheFault("no cache"), KeyError("x"), Mute())
-        return self.kept.get(key) if self.props.maybe(0.95) else self.props.pick(b"{", b"", None)
+        self.context.notes.add("get", key)
+        if self.context.maybe(0.08):
+            raise self.context.pick(CacheFault("no cache"), KeyError("x"), Mute())
+        return self.kept.get(key) if self.context.maybe(0.95) else self.context.pick(b"{", b"", None)
 
     def put(self, key: str, entry: bytes) -> None:
         """Keep an entry."""
-        self.props.notes.add("put", key, entry)
-        if self.props.maybe(0.08):
-            raise self.props.pick(CacheFault("full"), ValueError("x"))
+        self.context.notes.add("put", key, entry)
+        if self.context.maybe(0.08):
+            raise self.context.pick(CacheFault("full"), ValueError("x"))
         self.kept[key] = entry
 
 
 _SCRIPTS: Final[tuple[Any, ...]] = (["yes"], ['{"a": 1}', "x"], ["4111-1111"], [ModelReply("no", 3, 1, "m")])
 
 
-def take_from_cache(props: Props) -> None:
+def take_from_cache(context: SceneContext) -> None:
     """Ask the same again with a cache: in other runs, by other machines, with other models and types."""
-    chance, shelf = props.chance, Shelf(props)
-    _heard(props, "stepward.cache")
+    chance, shelf = context.chance, Shelf(context)
+    _heard(context, "stepward.cache")
     step = {"id": "s0", "type": "llm", "output_key": "v", "next_step": "s1", "cache": chance.random() < 0.9}
     step |= {"prompt": chance.choice(("go?", "go {{plain}}", "of {{card}}")), "on_error": "skip"}
     forms: tuple[dict[str, Any], ...] = (
@@ -331,19 +337,19 @@ def take_from_cache(props: Props) -> None:
         other = {"system": chance.choice(("s", "of {{card}}"))} if chance.random() < 0.2 else {}
         other |= {"model": "small"} if chance.random() < 0.1 else {}
         steps = [{**step, **form, **other}]
-        program = props.quiet(lambda steps=steps: _program(chance, steps))
+        program = context.quiet(lambda steps=steps: _program(chance, steps))
         if program is None:
             continue
-        given: Any = Given(props, ManualClock(), odd=0.1)
-        scripted = drawn_model(props)
+        given: Any = Given(context, ManualClock(), odd=0.1)
+        scripted = drawn_model(context)
         scripted.script = {"s0": chance.choice(_SCRIPTS)}
         model = chance.choice((given, scripted, scripted, NamedModels(scripted, small=scripted)))
-        machine = _machine(props, given.clock, given, model, cache=shelf, limits=Limits(130_000))
+        machine = _machine(context, given.clock, given, model, cache=shelf, limits=Limits(130_000))
         inputs = {**_INPUTS, "plain": chance.choice(("there", "here"))}
-        run = _run(props, machine, program, inputs, f"r{number}")
-        _show(props, machine, run)
+        run = _run(context, machine, program, inputs, f"r{number}")
+        _show(context, machine, run)
     for key in sorted(shelf.kept):
-        props.notes.add(key, shelf.kept[key])
+        context.notes.add(key, shelf.kept[key])
 
 
 # -- breakers ----------------------------------------------------------------------------------------------------------
@@ -352,13 +358,13 @@ def take_from_cache(props: Props) -> None:
 _ERRING: Final[tuple[dict[str, Any], ...]] = ({"on_error": "retry", "max_retries": 3}, {"on_error": "skip"}, {})
 
 
-def hold_at_breakers(props: Props) -> None:
+def hold_at_breakers(context: SceneContext) -> None:
     """Run programs whose tools fail until a breaker opens, and go on after somebody has closed it."""
-    chance, clock = props.chance, ManualClock()
+    chance, clock = context.chance, ManualClock()
     fails = [chance.random() < 0.7 for _ in range(8)]
 
     async def write(**args: Any) -> Any:
-        props.notes.add("write", args)
+        context.notes.add("write", args)
         if fails and fails.pop(0):
             raise chance.choice((ValueError("f"), Lacking("d"), InDoubt("l"), TimeoutError()))
         return "done"
@@ -373,24 +379,24 @@ def hold_at_breakers(props: Props) -> None:
         for number in range(3)
     ]
     steps = [{**step, "next_step": f"s{number + 1}"} for number, step in enumerate(steps)]
-    program = props.quiet(lambda: _program(chance, steps))
+    program = context.quiet(lambda: _program(chance, steps))
     if program is None:
         return
     journal = MemoryJournal()
-    props.swap(breakers, "time", thing(monotonic=lambda: clock.time / 1e6))
+    context.swap(breakers, "time", thing(monotonic=lambda: clock.time / 1e6))
     tools = dict.fromkeys(("read", "write", "again"), write)
     more = {"journal": journal, "retry_delay": lambda _: 0, "breaks_after": chance.choice((1, 2, 3))}
-    machine = _machine(props, clock, tools, **more)
+    machine = _machine(context, clock, tools, **more)
     for number in range(3):
-        run = _run(props, machine, program, _INPUTS, f"r{number}")
-        props.notes.add(run, [tuple(switch) for switch in journal.switches()])
+        run = _run(context, machine, program, _INPUTS, f"r{number}")
+        context.notes.add(run, [tuple(switch) for switch in journal.switches()])
         for name in sorted(journal.opened()):
             if chance.random() < 0.6:
                 journal.switch(Switch(name, False, clock.time / 1e6, "mended", "ann"))
                 machine._setup.breakers.forget()
         clock.time += chance.choice((0, 10**6, 10**8))
-        props.quiet(lambda name=f"r{number}": props.wait(machine.recover(name)))
-        _show(props, machine, props.quiet(lambda name=f"r{number}": props.wait(machine.get(name))))
+        context.quiet(lambda name=f"r{number}": context.wait(machine.recover(name)))
+        _show(context, machine, context.quiet(lambda name=f"r{number}": context.wait(machine.get(name))))
 
 
 ACTS: Final[tuple[Act, ...]] = (answer_calls, answer_calls, weigh_calls, take_from_cache, hold_at_breakers)

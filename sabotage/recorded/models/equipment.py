@@ -12,7 +12,7 @@ from inspect import isfunction
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
-from stepward.sabotage.recorded.stages.props import Act, Props, module, thing
+from stepward.sabotage.recorded.shared.context import Act, SceneContext, module, thing
 from stepward.vm import Policy, Program
 from stepward.vm.journal.canonical import LARGEST, Sealed, Secret
 from stepward.vm.journal.memory import MemoryJournal
@@ -147,49 +147,51 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 _CONTEXT: Final = ToolContext("p" * 64, "r", "s", 1, 2, 3, "token", 1.5, None, (("e", 1, 1, 0),))
 
 
-def call_functions(props: Props) -> None:
+def call_functions(context: SceneContext) -> None:
     """Call functions as tools, from mappings, modules and objects."""
-    chance = props.chance
+    chance = context.chance
     providers: tuple[Any, ...] = (FUNCTIONS, {**FUNCTIONS, "odd": 7, "_own": one}, _module(), _listed(), Holder())
     tools = FunctionTools(chance.choice(providers))
-    props.notes.add(tools.names())
+    context.notes.add(tools.names())
     names = [*tools.names(), "odd", "_own", "_three", "_hidden", "value", "missing", "sqrt", "json_dumps", "__all__"]
     for name in chance.choices(names, k=6):
-        props.notes.add(name, tools.has(name), tools.special(name), getattr(tools.function(name), "__name__", None))
+        context.notes.add(name, tools.has(name), tools.special(name), getattr(tools.function(name), "__name__", None))
         args = {one: chance.choice((1, "x", None)) for one in ("a", "b", "context") if chance.random() < 0.4}
         if tools.has(name) and name not in ("Holder", "own"):
-            props.do(args, lambda name=name, args=args: props.wait(tools.call(name, args, _CONTEXT)))
+            context.do(args, lambda name=name, args=args: context.wait(tools.call(name, args, _CONTEXT)))
     for what in chance.sample((1, 2, 3, 4, 5), 2):
-        props.do("raises", lambda what=what: props.wait(in_thread(raises, {"a": what})), has_own_words=False)
-    props.notes.add(_CONTEXT.idempotency_key, _CONTEXT._replace(frame=()).idempotency_key, Suspend(), Suspend({"a": 1}))
-    props.notes.add(ToolContext("p", "r", "s", 1, 1, 1, ""))
+        context.do("raises", lambda what=what: context.wait(in_thread(raises, {"a": what})), has_own_words=False)
+    context.notes.add(
+        _CONTEXT.idempotency_key, _CONTEXT._replace(frame=()).idempotency_key, Suspend(), Suspend({"a": 1})
+    )
+    context.notes.add(ToolContext("p", "r", "s", 1, 1, 1, ""))
     for error in (ToolError("Name"), ToolError("Name", "text"), ToolError("Name", "")):
-        props.notes.add(error.name, str(error))
+        context.notes.add(error.name, str(error))
 
 
 _UNREADABLE: Final = functools.partial(print)
 
 
-def take_arguments(props: Props) -> None:
+def take_arguments(context: SceneContext) -> None:
     """Say why functions can't take declared arguments."""
-    chance = props.chance
+    chance = context.chance
     known = ("a", "b", "c", "context", "idempotency_key", "all_of_them", "more")
     for name in chance.sample(sorted(FUNCTIONS), 6):
         for _ in range(3):
             declared = chance.sample(known, chance.choice((0, 1, 1, 2, 3)))
-            props.do(declared, lambda name=name, declared=declared: signature_fault(FUNCTIONS[name], declared))
+            context.do(declared, lambda name=name, declared=declared: signature_fault(FUNCTIONS[name], declared))
     for function in (print, dict, type, "x".join, Holder(), Holder().shown, Holder, functools.partial(one, 5), iter):
         declared = chance.choice((["a"], ["a"], []))
-        props.do("other", lambda function=function, declared=declared: signature_fault(function, declared))
+        context.do("other", lambda function=function, declared=declared: signature_fault(function, declared))
     tools = FunctionTools(FUNCTIONS)
     for provider in (tools, Provider(), FunctionTools({})):
-        props.do("fault", lambda provider=provider: tool_fault(provider, chance.choice(("one", "keyed")), ["a", "b"]))
+        context.do("fault", lambda provider=provider: tool_fault(provider, chance.choice(("one", "keyed")), ["a", "b"]))
     facts: dict[str, Any] = {}
     for name in chance.sample(sorted(FUNCTIONS), 2):
         args = chance.choice((None, ["a"], [], ["b"]))
         facts[name] = {"effect": "read", **({} if args is None else {"args": {arg: {} for arg in args}})}
     policies = [Policy.from_dict({"policy": "p", "tools": facts}), Policy.from_dict({"policy": "q"})]
-    props.do(facts, lambda: require_facts(tools, chance.sample(policies, 2)), has_own_words=True)
+    context.do(facts, lambda: require_facts(tools, chance.sample(policies, 2)), has_own_words=True)
 
 
 class Provider:
@@ -204,7 +206,7 @@ class Provider:
         return [name, args, context]
 
 
-def take_tools(props: Props) -> None:
+def take_tools(context: SceneContext) -> None:
     """Give machines tools of every kind."""
     namespace = {"__name__": "scene", "one": one, "value": 7}
     odd: tuple[Any, ...] = (
@@ -234,10 +236,10 @@ def take_tools(props: Props) -> None:
             thing(has=one, call=one),
         ),
     )
-    for tools in props.chance.sample(odd, 8):
-        found = props.do(odd.index(tools), lambda tools=tools: type(tools_of(tools)).__name__, has_own_words=True)
+    for tools in context.chance.sample(odd, 8):
+        found = context.do(odd.index(tools), lambda tools=tools: type(tools_of(tools)).__name__, has_own_words=True)
         if found == "FunctionTools":
-            props.notes.add(tools_of(tools).has("one"), tools_of(tools).has("a"))
+            context.notes.add(tools_of(tools).has("one"), tools_of(tools).has("a"))
 
 
 # -- models that can't be asked ----------------------------------------------------------------------------------------
@@ -281,23 +283,23 @@ def _models() -> tuple[Any, ...]:
     return (*found, *other, Holder(), *(thing(complete=each) for each in more))
 
 
-def take_models(props: Props) -> None:
+def take_models(context: SceneContext) -> None:
     """Give machines models that can be asked, and others."""
     models = _models()
-    for number in props.chance.sample(range(len(models)), 9):
-        props.do(number, lambda number=number: require_model(models[number]), has_own_words=True)
+    for number in context.chance.sample(range(len(models)), 9):
+        context.do(number, lambda number=number: require_model(models[number]), has_own_words=True)
 
 
-def declare_tools(props: Props) -> None:
+def declare_tools(context: SceneContext) -> None:
     """Declare facts of functions."""
-    facts = props.some(
+    facts = context.some(
         {"effect": ("read", "none", "write"), "idempotent": (True, False), "suspends": (True,), "echoes": (False,)}
     )
     function: Any = lambda: 1  # noqa: E731 - each scene has its own
     declared = tool(**facts)(function)
-    props.notes.add(declared is function, facts_of(function), facts_of(one), facts_of(7), ToolFacts())
-    function.__stepward_tool__ = props.pick(None, "write", ("write",))
-    props.notes.add(facts_of(function))
+    context.notes.add(declared is function, facts_of(function), facts_of(one), facts_of(7), ToolFacts())
+    function.__stepward_tool__ = context.pick(None, "write", ("write",))
+    context.notes.add(facts_of(function))
 
 
 # -- breakers ----------------------------------------------------------------------------------------------------------
@@ -325,11 +327,11 @@ _RESULTS: Final = (
 )
 
 
-def break_circuits(props: Props) -> None:
+def break_circuits(context: SceneContext) -> None:
     """Count failures of tools, open breakers and close them again, as time passes."""
-    chance, store, clock = props.chance, _Store(), thing(now=100.0)
-    props.swap(breakers, "time", thing(monotonic=lambda: clock.now))
-    props.do("most", lambda: Breakers(store, chance.choice((0, -1, 1, None)))._most, has_own_words=True)
+    chance, store, clock = context.chance, _Store(), thing(now=100.0)
+    context.swap(breakers, "time", thing(monotonic=lambda: clock.now))
+    context.do("most", lambda: Breakers(store, chance.choice((0, -1, 1, None)))._most, has_own_words=True)
     held = [Breakers(store, chance.choice((1, 2, 3, None))) for _ in range(2)]
     for _ in range(16):
         one, name = chance.choice(held), chance.choice(("pay", "mail"))
@@ -338,14 +340,14 @@ def break_circuits(props: Props) -> None:
             case "count":
                 result = chance.choice(_RESULTS)
                 switch = one.count(name, result, clock.now)
-                props.notes.add("count", result.answer, switch)
+                context.notes.add("count", result.answer, switch)
                 if switch is not None and chance.random() < 0.8:
                     one.open(switch)
             case "look":
-                props.do("look", one.look)
+                context.do("look", one.look)
             case "beside":
                 function = chance.choice((store.opened, one.look, lambda: "beside"))
-                props.do("beside", lambda one=one, function=function: one.beside(function))
+                context.do("beside", lambda one=one, function=function: one.beside(function))
             case "forget":
                 one.forget()
             case "time":
@@ -353,12 +355,14 @@ def break_circuits(props: Props) -> None:
             case "switch":
                 name = chance.choice((of_tool(name), of_program("p"), of_program("q")))
                 switch = Switch(name, chance.random() < 0.6, clock.now, "by hand", "ann")
-                props.do("switch", lambda switch=switch: store.switch(switch))
+                context.do("switch", lambda switch=switch: store.switch(switch))
             case _:
                 programs = chance.choice((["p"], ["q", "p"], []))
-                props.notes.add(one.open_one(chance.choice((name, "")), programs))
-        props.notes.add([(each.is_stale, sorted(each._failures.items()), each.open_one(name, ["p"])) for each in held])
-    props.notes.add([tuple(switch) for switch in store.switches()])
+                context.notes.add(one.open_one(chance.choice((name, "")), programs))
+        context.notes.add(
+            [(each.is_stale, sorted(each._failures.items()), each.open_one(name, ["p"])) for each in held]
+        )
+    context.notes.add([tuple(switch) for switch in store.switches()])
 
 
 # -- sizes and time ----------------------------------------------------------------------------------------------------
@@ -378,10 +382,10 @@ def _program(**more: Any) -> Program:
     return Program.from_dict({"name": "p", "language": 2, "inputs": {"a": kind}, "steps": steps, **more})
 
 
-def weigh(props: Props) -> None:
+def weigh(context: SceneContext) -> None:
     """Weigh values, and hold them to limits at their edges."""
-    chance = props.chance
-    program = props.quiet(lambda: Plan(_program(sensitive=chance.random() < 0.4)))
+    chance = context.chance
+    program = context.quiet(lambda: Plan(_program(sensitive=chance.random() < 0.4)))
     if program is None:
         return
     values = [freeze(chance.choice(_VALUES)) for _ in range(4)]
@@ -395,43 +399,43 @@ def weigh(props: Props) -> None:
         state = before(program)._replace(limits=limits, size=total, is_once_sized=chance.random() < 0.2)
         if chance.random() < 0.5:
             state = state._replace(slots=_visited(program, step, chance.choice((0, 3, 5))))
-        props.notes.add(size, oversize(program, state, step, value), oversize(program, state, step, value, size - 1))
+        context.notes.add(size, oversize(program, state, step, value), oversize(program, state, step, value, size - 1))
         for counted in (size, size + 1):
-            props.notes.add(refusal(state, step, size, counted), refusal(state, step, counted, size, size))
+            context.notes.add(refusal(state, step, size, counted), refusal(state, step, counted, size, size))
         long = "y" * chance.choice((0, 300, 450, 480, 500, 520, 700, 1500))
         for text in (long, "é" + long):
-            found = props.quiet(lambda value=value, text=text: event("attempt", {"output": value, "other": text}))
+            found = context.quiet(lambda value=value, text=text: event("attempt", {"output": value, "other": text}))
             if found is not None:
-                props.do("left", lambda state=state, found=found: left_size(state, found, "output"))
-                props.do("may be", lambda state=state, found=found: may_be_oversize(state, found))
-                props.do("unsealed", lambda state=state, found=found: may_be_oversize(state, found._replace(text="")))
+                context.do("left", lambda state=state, found=found: left_size(state, found, "output"))
+                context.do("may be", lambda state=state, found=found: may_be_oversize(state, found))
+                context.do("unsealed", lambda state=state, found=found: may_be_oversize(state, found._replace(text="")))
 
 
 def _visited(plan: Plan, step: Any, size: int) -> Any:
     return put(before(plan).slots, [(step.visits, (1, size))])
 
 
-def run_late(props: Props) -> None:
+def run_late(context: SceneContext) -> None:
     """Ask when the time of a run is over, and hold records to it."""
-    chance = props.chance
+    chance = context.chance
     timeout = chance.choice((None, 1, 60, 0.5, 31_536_000, Decimal("0.000001")))
-    program = props.quiet(lambda: Plan(_program(**({} if timeout is None else {"timeout_seconds": timeout}))))
+    program = context.quiet(lambda: Plan(_program(**({} if timeout is None else {"timeout_seconds": timeout}))))
     if program is None:
         return
     for start in (0, 10**6, LARGEST - 10**6, LARGEST):
-        props.notes.add(timeout, end_of_time(program, start), limit_note(program, start))
+        context.notes.add(timeout, end_of_time(program, start), limit_note(program, start))
         due = end_of_time(program, start)
         for note in ({}, {"due": due}, {"due": (due or 0) + 1}, {"due": None}):
-            props.notes.add(start_misfit(program, note, start))
+            context.notes.add(start_misfit(program, note, start))
         state = before(program)._replace(ends_by=due or 0)
         state = state._replace(is_cancelled=chance.random() < 0.2, moved=chance.choice(("", "", "m")))
         for now in ((due or start) + edge for edge in (-1, 0, 1)):
-            ended = props.quiet(lambda state=state, now=now: run_out(program, state, now))
-            props.notes.add(is_late(state, now), ended)
+            ended = context.quiet(lambda state=state, now=now: run_out(program, state, now))
+            context.notes.add(is_late(state, now), ended)
             if ended is not None:
-                props.notes.add(ending_misfit(program, state, ended))
+                context.notes.add(ending_misfit(program, state, ended))
                 for other in ({}, {"time": now + 1}, {"time": True}, {"time": now, "more": 1}):
-                    props.notes.add(ending_misfit(program, state, ended._replace(note=other)))
+                    context.notes.add(ending_misfit(program, state, ended._replace(note=other)))
 
 
 ACTS: Final[tuple[Act, ...]] = (

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.recorded.models.web import ConnectError, HTTPError, InvalidURL, Lite, Sent, StreamError, Web
-from stepward.sabotage.recorded.stages.props import Act, Props, thing
+from stepward.sabotage.recorded.shared.context import Act, SceneContext, thing
 from stepward.vm.machine.models import ModelFailed, ModelRequest
 from stepward.vm.models import exchange
 from stepward.vm.models.chat import chat_of, plain, settings_of
@@ -207,111 +207,111 @@ _BAD_OPTIONS: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-def _key(props: Props) -> Any:
-    props.variable("SCENE_KEY", KEY)
-    return props.pick(None, "env:SCENE_KEY", "env:SCENE_KEY", f"file:{props.file(f'  {KEY} ')}", lambda: KEY)
+def _key(context: SceneContext) -> Any:
+    context.variable("SCENE_KEY", KEY)
+    return context.pick(None, "env:SCENE_KEY", "env:SCENE_KEY", f"file:{context.file(f'  {KEY} ')}", lambda: KEY)
 
 
-def _server(props: Props) -> Web:
-    web = Web(props)
-    props.swap_item(sys.modules, "httpx2", web)
-    props.swap(exchange, "time", thing(time=lambda: float(NOW)))
+def _server(context: SceneContext) -> Web:
+    web = Web(context)
+    context.swap_item(sys.modules, "httpx2", web)
+    context.swap(exchange, "time", thing(time=lambda: float(NOW)))
 
     async def sleep(seconds: float) -> None:
-        props.notes.add("sleeps", seconds)
+        context.notes.add("sleeps", seconds)
 
-    props.swap(exchange, "sleep", sleep)
+    context.swap(exchange, "sleep", sleep)
     return web
 
 
-def _show_failure(props: Props, error: Exception) -> None:
-    props.notes.add_error(error)
+def _show_failure(context: SceneContext, error: Exception) -> None:
+    context.notes.add_error(error)
     if isinstance(error, ModelFailed):
-        props.notes.add(error.spent)
+        context.notes.add(error.spent)
 
 
-def ask_openai(props: Props) -> None:
+def ask_openai(context: SceneContext) -> None:
     """Ask a model over HTTP some questions."""
-    chance, web = props.chance, _server(props)
-    options: dict[str, Any] = props.some(_BODY, 0.25)
-    options |= props.some({"structured": ("schema", "object", "prompt"), "patience": (0, 10, 30, 40, 10**6)}, 0.7)
+    chance, web = context.chance, _server(context)
+    options: dict[str, Any] = context.some(_BODY, 0.25)
+    options |= context.some({"structured": ("schema", "object", "prompt"), "patience": (0, 10, 30, 40, 10**6)}, 0.7)
     options |= {"prices": PriceTable(PRICES)} if chance.random() < 0.6 else {}
     name, url = chance.choice(("small", "large", "free")), chance.choice(_GOOD_URLS)
-    model = props.quiet(lambda: OpenAIModel(name, url, key=_key(props), **options))
+    model = context.quiet(lambda: OpenAIModel(name, url, key=_key(context), **options))
     if model is None:
         return
-    props.notes.add(repr(model), model.parameters)
+    context.notes.add(repr(model), model.parameters)
     for _ in range(4):
         request = drawn_request(chance)
         web.answers = [drawn_sent(chance) for _ in range(chance.choice((1, 2, 6)))]
         try:
-            props.notes.add(props.wait(model.complete(request)))
+            context.notes.add(context.wait(model.complete(request)))
         except Exception as error:
-            _show_failure(props, error)
+            _show_failure(context, error)
 
 
-def ask_busy(props: Props) -> None:
+def ask_busy(context: SceneContext) -> None:
     """Ask a server that is busy for several requests, or late, or whose key has gone."""
-    chance, web = props.chance, _server(props)
+    chance, web = context.chance, _server(context)
     patience = chance.choice((0, 4, 5, 9, 30))
     late = chance.random() < 0.15
     limits: dict[str, Any] = {"timeout": 0.001} if late else {}
     model = OpenAIModel(
-        "small", _GOOD_URLS[0], key="env:SCENE_KEY" if _key(props) else None, patience=patience, **limits
+        "small", _GOOD_URLS[0], key="env:SCENE_KEY" if _key(context) else None, patience=patience, **limits
     )
     pause = chance.choice(("0", "1", "2", "3"))
     busy = [Sent(chance.choice(_BUSY), {"retry-after": pause}) for _ in range(chance.randint(0, 6))]
     web.answers = [*busy, Sent(200, {"content-type": "application/json"}, _body(chance, 200), late=late)]
     if chance.random() < 0.1:
-        props.variable("SCENE_KEY", None)
+        context.variable("SCENE_KEY", None)
     try:
-        props.notes.add(props.wait(model.complete(drawn_request(chance))))
+        context.notes.add(context.wait(model.complete(drawn_request(chance))))
     except Exception as error:
-        _show_failure(props, error)
+        _show_failure(context, error)
 
 
-def make_openai(props: Props) -> None:
+def make_openai(context: SceneContext) -> None:
     """Make models with options that can't be used, and with some that can."""
-    web = _server(props)
-    web.certificates = props.pick(None, None, OSError(2, "No Such Store"), OSError("Unreadable"))
+    web = _server(context)
+    web.certificates = context.pick(None, None, OSError(2, "No Such Store"), OSError("Unreadable"))
     for _ in range(8):
-        name = props.chance.choice(list(_BAD_OPTIONS))
-        options = {name: props.chance.choice(_BAD_OPTIONS[name])} if props.maybe(0.6) else {}
-        url = props.chance.choice((*_GOOD_URLS, *_BAD_URLS)) if props.maybe(0.5) else _GOOD_URLS[0]
-        options |= props.some(_BODY, 0.1) | props.some(
+        name = context.chance.choice(list(_BAD_OPTIONS))
+        options = {name: context.chance.choice(_BAD_OPTIONS[name])} if context.maybe(0.6) else {}
+        url = context.chance.choice((*_GOOD_URLS, *_BAD_URLS)) if context.maybe(0.5) else _GOOD_URLS[0]
+        options |= context.some(_BODY, 0.1) | context.some(
             {"n": (1,), "stream": (True,), "password": ("x",), "secret": (1,)}, 0.05
         )
         named = options.pop("model", "small")
         shown = {one: value if isinstance(value, str | int | float) else one for one, value in options.items()}
-        model = props.quiet(lambda named=named, url=url, options=options: OpenAIModel(named, url, **options))
-        props.notes.add("made", named, url, shown, model and (model.parameters, model._server))
-    if props.maybe(0.1):
-        props.swap_item(sys.modules, "httpx2", None)
-        _show_missing(props, lambda: OpenAIModel("small", _GOOD_URLS[0]))
+        model = context.quiet(lambda named=named, url=url, options=options: OpenAIModel(named, url, **options))
+        context.notes.add("made", named, url, shown, model and (model.parameters, model._server))
+    if context.maybe(0.1):
+        context.swap_item(sys.modules, "httpx2", None)
+        _show_missing(context, lambda: OpenAIModel("small", _GOOD_URLS[0]))
 
 
-def _show_missing(props: Props, make: Any) -> None:
+def _show_missing(context: SceneContext, make: Any) -> None:
     """Note what is said of a library that is not there, without Python's words."""
     try:
         make()
     except Exception as error:
         before, _, after = str(error).partition("(")
-        props.notes.add(type(error).__name__, before, after.partition(")")[2])
+        context.notes.add(type(error).__name__, before, after.partition(")")[2])
 
 
-def read_keys(props: Props) -> None:
+def read_keys(context: SceneContext) -> None:
     """Read keys at the edges of what one may be."""
-    chance = props.chance
+    chance = context.chance
     texts = ("", " ", KEY, f"\n{KEY}\t", "a b", "\x7f", "~", "!", "\u00e9", "k" * MAX_KEY, "k" * (MAX_KEY + 1), "\x00")
     for _ in range(6):
         text = chance.choice(texts)
-        props.variable("SCENE_KEY", None if "\x00" in text else text)
-        file = props.file(text)
-        props.do(text[:9], lambda: read_key("env:SCENE_KEY"))
-        props.do("file", lambda file=file: read_key(f"file:{file}"))
-        props.do("function", lambda text=text: read_key(lambda: text))
+        context.variable("SCENE_KEY", None if "\x00" in text else text)
+        file = context.file(text)
+        context.do(text[:9], lambda: read_key("env:SCENE_KEY"))
+        context.do("file", lambda file=file: read_key(f"file:{file}"))
+        context.do("function", lambda text=text: read_key(lambda: text))
         odd = chance.choice((None, 7, "", "env", "env:", "file:", "key:x", f"file:{file}x", "sk-1", lambda: None))
-        props.do("odd", lambda odd=odd: read_key(odd))
+        context.do("odd", lambda odd=odd: read_key(odd))
 
 
 # -- LiteLLM -----------------------------------------------------------------------------------------------------------
@@ -332,17 +332,17 @@ _OPTIONS: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-def ask_litellm(props: Props) -> None:
+def ask_litellm(context: SceneContext) -> None:
     """Ask models through LiteLLM."""
-    chance, lite = props.chance, Lite(props)
-    props.swap_item(sys.modules, "litellm", lite)
+    chance, lite = context.chance, Lite(context)
+    context.swap_item(sys.modules, "litellm", lite)
     prices = chance.choice((None, None, PriceTable(PRICES)))
     name = chance.choice(("small", "large", "openai/small"))
-    options: dict[str, Any] = props.some(_OPTIONS, 0.3)
-    model = props.quiet(lambda: LiteLLMModel(name, prices=prices, **options))
+    options: dict[str, Any] = context.some(_OPTIONS, 0.3)
+    model = context.quiet(lambda: LiteLLMModel(name, prices=prices, **options))
     if model is None:
         return
-    props.notes.add(model.parameters)
+    context.notes.add(model.parameters)
     for _ in range(4):
         counts = {
             one: chance.choice((0, 5, 1000, None)) for one in ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -353,29 +353,29 @@ def ask_litellm(props: Props) -> None:
         lite.cost = chance.choice((0, 1.35e-05, "0.50", "x", float("nan"), float("inf"), 3, ValueError(), None))
         lite.takes_schemas = chance.choice((True, True, False, None, ValueError()))
         try:
-            props.notes.add(props.wait(model.complete(drawn_request(chance))))
+            context.notes.add(context.wait(model.complete(drawn_request(chance))))
         except Exception as error:
-            _show_failure(props, error)
+            _show_failure(context, error)
     if chance.random() < 0.1:
-        props.swap_item(sys.modules, "litellm", None)
-        _show_missing(props, lambda: LiteLLMModel("small"))
+        context.swap_item(sys.modules, "litellm", None)
+        _show_missing(context, lambda: LiteLLMModel("small"))
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-def write_chats(props: Props) -> None:
+def write_chats(context: SceneContext) -> None:
     """Write requests as chats in every way, and read contents by them."""
     for _ in range(4):
-        request = drawn_request(props.chance)
+        request = drawn_request(context.chance)
         for structured in ("schema", "object", "prompt"):
             chat = chat_of(request, structured)
-            props.notes.add(structured, chat)
-            for content in props.chance.sample(CONTENTS, 8):
-                props.notes.add(str(chat.read(content))[:80])
-        props.notes.add(settings_of(request), settings_of(request, "most"), request.settings)
+            context.notes.add(structured, chat)
+            for content in context.chance.sample(CONTENTS, 8):
+                context.notes.add(str(chat.read(content))[:80])
+        context.notes.add(settings_of(request), settings_of(request, "most"), request.settings)
     data: tuple[Any, ...] = ({"a": (1, Decimal("0.10"), [True, None])}, (), Decimal(3), "x", {"b": {}})
-    props.notes.add([plain(one) for one in data])
+    context.notes.add([plain(one) for one in data])
 
 
 ACTS: Final[tuple[Act, ...]] = (ask_openai, ask_openai, ask_busy, make_openai, read_keys, ask_litellm, write_chats)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from stepward.sabotage.recorded.models.providers import drawn_request
 from stepward.sabotage.recorded.models.web import redis_of
-from stepward.sabotage.recorded.stages.props import Act, Props
+from stepward.sabotage.recorded.shared.context import Act, SceneContext
 from stepward.vm import writing
 from stepward.vm.journal.canonical import LARGEST
 from stepward.vm.machine.models import (
@@ -49,9 +49,9 @@ _GOOD: Final[tuple[Any, ...]] = (0, 1, LARGEST_PRICE, Decimal("0.15"), Decimal("
 _TOKENS: Final = (0, 1, 7, 1000, 999_999, 1_000_001, LARGEST)
 
 
-def price_calls(props: Props) -> None:
+def price_calls(context: SceneContext) -> None:
     """Make tables of prices, and cost calls by them."""
-    chance = props.chance
+    chance = context.chance
     for _ in range(5):
         numbers = _GOOD if chance.random() < 0.6 else _NUMBERS
         row: Any = {field: chance.choice(numbers) for field in ("input", "output", "cached_input", "cached_input")}
@@ -62,18 +62,18 @@ def price_calls(props: Props) -> None:
             row = chance.choice((None, [], 7, {**row, "other": 1}, {}))
         models: Any = {"small": row} if chance.random() < 0.95 else chance.choice((None, [], "x"))
         more = chance.choice(({}, {"name": "the list"}))
-        table = props.quiet(lambda models=models, more=more: PriceTable(models, **more))
+        table = context.quiet(lambda models=models, more=more: PriceTable(models, **more))
         if table is not None:
-            price = props.do("price", lambda table=table: table.price("small"))
-            props.do("other", lambda table=table: table.price("other"))
-            _cost(props, price)
-    _cost(props, Price(*chance.sample(_GOOD, 3)))
+            price = context.do("price", lambda table=table: table.price("small"))
+            context.do("other", lambda table=table: table.price("other"))
+            _cost(context, price)
+    _cost(context, Price(*chance.sample(_GOOD, 3)))
 
 
-def _cost(props: Props, price: Price | None) -> None:
+def _cost(context: SceneContext, price: Price | None) -> None:
     for _ in range(5 if price is not None else 0):
-        usage = Usage(*(props.chance.choice(_TOKENS) for _ in range(props.chance.choice((2, 3)))))
-        props.do(usage, lambda usage=usage: price and price.cost(usage))
+        usage = Usage(*(context.chance.choice(_TOKENS) for _ in range(context.chance.choice((2, 3)))))
+        context.do(usage, lambda usage=usage: price and price.cost(usage))
 
 
 _TABLES: Final = (
@@ -97,16 +97,16 @@ _TABLES: Final = (
 )
 
 
-def load_prices(props: Props) -> None:
+def load_prices(context: SceneContext) -> None:
     """Load tables of prices from files."""
     for _ in range(3):
-        file = props.file(props.chance.choice(_TABLES), props.pick(".yaml", ".json", ".yml"))
-        table = props.quiet(lambda file=file: PriceTable.load(file))
+        file = context.file(context.chance.choice(_TABLES), context.pick(".yaml", ".json", ".yml"))
+        table = context.quiet(lambda file=file: PriceTable.load(file))
         if table is not None:
-            props.notes.add(table.name, table._prices)
-    props.do("nothing", lambda: PriceTable.load(props.folder / "nothing.yaml"))
-    folder = props.quiet(lambda: PriceTable.load(str(props.folder)))
-    props.notes.add(folder)
+            context.notes.add(table.name, table._prices)
+    context.do("nothing", lambda: PriceTable.load(context.folder / "nothing.yaml"))
+    folder = context.quiet(lambda: PriceTable.load(str(context.folder)))
+    context.notes.add(folder)
 
 
 # -- names and scripts -------------------------------------------------------------------------------------------------
@@ -148,50 +148,50 @@ _PARAMETERS: Final[tuple[Any, ...]] = (
 )
 
 
-def drawn_model(props: Props) -> ScriptedModel:
+def drawn_model(context: SceneContext) -> ScriptedModel:
     """Return a model by a script."""
-    script = {step: props.chance.choice(_REPLIES) for step in ("ask", "think") if props.maybe(0.95)}
-    return ScriptedModel(script, parameters=props.pick(None, {}, {"temperature": 0}, {"a": [1, Decimal("0.5")]}))
+    script = {step: context.chance.choice(_REPLIES) for step in ("ask", "think") if context.maybe(0.95)}
+    return ScriptedModel(script, parameters=context.pick(None, {}, {"temperature": 0}, {"a": [1, Decimal("0.5")]}))
 
 
-def _complete(props: Props, model: Any, request: ModelRequest, what: str = "reply") -> None:
+def _complete(context: SceneContext, model: Any, request: ModelRequest, what: str = "reply") -> None:
     try:
-        props.notes.add(what, props.wait(asked(model, request)))
+        context.notes.add(what, context.wait(asked(model, request)))
     except Exception as error:
-        props.notes.add_error(error)
-        props.notes.add(error.spent if isinstance(error, ModelFailed) else "")
+        context.notes.add_error(error)
+        context.notes.add(error.spent if isinstance(error, ModelFailed) else "")
 
 
-def follow_scripts(props: Props) -> None:
+def follow_scripts(context: SceneContext) -> None:
     """Ask models by their scripts, more often than these have replies."""
-    model = drawn_model(props)
-    props.notes.add(model.script, model.parameters, "x" in names_of(model), "x" in ANY_NAME)
+    model = drawn_model(context)
+    context.notes.add(model.script, model.parameters, "x" in names_of(model), "x" in ANY_NAME)
     for _ in range(5):
-        _complete(props, model, drawn_request(props.chance))
-    props.notes.add(model.asked)
-    request = drawn_request(props.chance)
-    props.notes.add(request.settings, ModelRequest(*request[:7]), ModelReply("x"), ModelFailed("x").spent)
+        _complete(context, model, drawn_request(context.chance))
+    context.notes.add(model.asked)
+    request = drawn_request(context.chance)
+    context.notes.add(request.settings, ModelRequest(*request[:7]), ModelReply("x"), ModelFailed("x").spent)
     for one in (model.complete, _Plain("x").complete, _Later("x").complete, _Called(), print, _Called, 7):
-        props.notes.add(is_async(one))
+        context.notes.add(is_async(one))
 
 
-def name_models(props: Props) -> None:
+def name_models(context: SceneContext) -> None:
     """Ask several models by names, also those that are not async or say nothing of themselves."""
-    chance = props.chance
-    models: list[Any] = [drawn_model(props), _Plain("plain"), _Later("later", names=("small",))]
+    chance = context.chance
+    models: list[Any] = [drawn_model(context), _Plain("plain"), _Later("later", names=("small",))]
     models.append(_Plain("odd", parameters=chance.choice(_PARAMETERS), names=chance.choice((7, None, {"x"}, "xy"))))
     usual = chance.choice((None, *models))
     named = {name: chance.choice(models) for name in ("small", "large", "small-1") if chance.random() < 0.6}
-    many = props.quiet(lambda: NamedModels(usual, **named))
+    many = context.quiet(lambda: NamedModels(usual, **named))
     assert many is not None
-    props.notes.add(sorted(many.names), many.parameters, parameters_of(many))
-    props.do("nested", lambda: NamedModels(None, **{chance.choice(("a", "b")): many}))
-    props.do("beside", lambda: NamedModels(many, small=models[0]).parameters)
+    context.notes.add(sorted(many.names), many.parameters, parameters_of(many))
+    context.do("nested", lambda: NamedModels(None, **{chance.choice(("a", "b")): many}))
+    context.do("beside", lambda: NamedModels(many, small=models[0]).parameters)
     for model in models:
-        props.notes.add(parameters_of(model), [one in names_of(model) for one in ("small", "x", "y", 7)[:2]])
+        context.notes.add(parameters_of(model), [one in names_of(model) for one in ("small", "x", "y", 7)[:2]])
     for _ in range(4):
-        _complete(props, many, drawn_request(chance))
-        _complete(props, chance.choice(models), drawn_request(chance), "alone")
+        _complete(context, many, drawn_request(chance))
+        _complete(context, chance.choice(models), drawn_request(chance), "alone")
 
 
 # -- recordings --------------------------------------------------------------------------------------------------------
@@ -216,44 +216,44 @@ class _Any(_Plain):
         return reply
 
 
-def record_replies(props: Props) -> None:
+def record_replies(context: SceneContext) -> None:
     """Record replies in a file, play them, and ask for others; two models may write one file."""
-    chance, file = props.chance, props.file(ending=".jsonl")
-    _date_files(props)
+    chance, file = context.chance, context.file(ending=".jsonl")
+    _date_files(context)
     model = _Any(
         chance.sample((*_KEPT, *_KEPT[:3], ModelFailed("no"), "odd"), 4), parameters=chance.choice(_PARAMETERS)
     )
-    first = props.quiet(lambda: RecordedModel(file, model, texts=chance.random() < 0.4))
-    props.do("empty", lambda: RecordedModel(file).parameters)
+    first = context.quiet(lambda: RecordedModel(file, model, texts=chance.random() < 0.4))
+    context.do("empty", lambda: RecordedModel(file).parameters)
     if first is None:
         return
     second = RecordedModel(str(file), model)
     requests = [drawn_request(chance) for _ in range(4)]
     for request in (*requests, *requests):
-        _complete(props, chance.choice((first, second)), request)
-    _show_file(props, file)
-    props.do("parameters", lambda: (first.parameters, "x" in first.names, "small" in names_of(first)))
+        _complete(context, chance.choice((first, second)), request)
+    _show_file(context, file)
+    context.do("parameters", lambda: (first.parameters, "x" in first.names, "small" in names_of(first)))
     other = _Any(["other"], parameters=chance.choice(_PARAMETERS))
-    props.do("other", lambda: RecordedModel(file, other).parameters)
-    played = props.quiet(lambda: RecordedModel(file))
+    context.do("other", lambda: RecordedModel(file, other).parameters)
+    played = context.quiet(lambda: RecordedModel(file))
     if played is not None:
-        props.notes.add(played.parameters, "x" in played.names)
-        for request in (*requests[:2], *(_changed(props, one) for one in requests), drawn_request(chance)):
-            _complete(props, played, request)
+        context.notes.add(played.parameters, "x" in played.names)
+        for request in (*requests[:2], *(_changed(context, one) for one in requests), drawn_request(chance)):
+            _complete(context, played, request)
 
 
-def _changed(props: Props, request: ModelRequest) -> ModelRequest:
+def _changed(context: SceneContext, request: ModelRequest) -> ModelRequest:
     """Return a request with one or two other parts."""
-    other = drawn_request(props.chance)
-    names = props.chance.sample(request._fields[:-1], props.pick(1, 1, 2))
+    other = drawn_request(context.chance)
+    names = context.chance.sample(request._fields[:-1], context.pick(1, 1, 2))
     return request._replace(**{name: getattr(other, name) for name in names})
 
 
-def _show_file(props: Props, file: Any) -> None:
-    props.notes.add(file.read_bytes() if file.exists() else "no file")
+def _show_file(context: SceneContext, file: Any) -> None:
+    context.notes.add(file.read_bytes() if file.exists() else "no file")
 
 
-def _date_files(props: Props) -> Callable[[Path], None]:
+def _date_files(context: SceneContext) -> Callable[[Path], None]:
     """Have each file of replies written at a time of its own, also those that are written at once; return how."""
     times = count(1)
 
@@ -264,13 +264,13 @@ def _date_files(props: Props) -> Callable[[Path], None]:
         writing.put(path, content)
         date(path)
 
-    props.swap(recordings, "put", put)
+    context.swap(recordings, "put", put)
     return date
 
 
-def record_in_turn(props: Props) -> None:
+def record_in_turn(context: SceneContext) -> None:
     """Write a file of replies as others write it, too; the file may be gone, or be damaged meanwhile."""
-    chance, file, date = props.chance, props.file(ending=".jsonl"), _date_files(props)
+    chance, file, date = context.chance, context.file(ending=".jsonl"), _date_files(context)
     model = _Any([ModelReply("x", 1), ModelReply("y", 2)], parameters={"a": 1})
     one, two = RecordedModel(file, model), RecordedModel(file, model)
     for _ in range(5):
@@ -279,16 +279,16 @@ def record_in_turn(props: Props) -> None:
                 file.unlink(missing_ok=True)
             case "other":
                 other = _Any([ModelReply("z")], parameters={"a": 2})
-                found = props.quiet(lambda other=other: RecordedModel(file, other))
-                _complete(props, found, drawn_request(chance)) if found is not None else None
+                found = context.quiet(lambda other=other: RecordedModel(file, other))
+                _complete(context, found, drawn_request(chance)) if found is not None else None
             case "odd":
                 file.write_bytes(chance.choice((b"", b"\n \n", b"\xff", b"x\n", b"{}\n")))
                 date(file)
             case "none":
-                props.swap(recordings, "MOST_BYTES", chance.choice((file.stat().st_size if file.exists() else 0, 10)))
+                context.swap(recordings, "MOST_BYTES", chance.choice((file.stat().st_size if file.exists() else 0, 10)))
             case which:
-                _complete(props, one if which == "one" else two, drawn_request(chance))
-        _show_file(props, file)
+                _complete(context, one if which == "one" else two, drawn_request(chance))
+        _show_file(context, file)
 
 
 _LINES: Final = (
@@ -308,9 +308,9 @@ _FIELDS: Final = {
 }  # fmt: skip
 
 
-def read_recordings(props: Props) -> None:
+def read_recordings(context: SceneContext) -> None:
     """Read files of recorded replies with lines of chance."""
-    chance = props.chance
+    chance = context.chance
     for _ in range(5):
         head = (
             json.dumps({"model": {"a": 1}, "stepward_replies": 1}) if chance.random() < 0.85 else chance.choice(_LINES)
@@ -324,22 +324,22 @@ def read_recordings(props: Props) -> None:
             if chance.random() < 0.1:
                 del row[chance.choice(sorted(row))]
             lines.append(json.dumps(row) if chance.random() < 0.95 else chance.choice(_LINES))
-        file = props.file("\n".join(lines).encode("utf-8" if chance.random() < 0.95 else "latin-1", "replace"))
-        found = props.quiet(lambda file=file: Recording(file))
+        file = context.file("\n".join(lines).encode("utf-8" if chance.random() < 0.95 else "latin-1", "replace"))
+        found = context.quiet(lambda file=file: Recording(file))
         if found is not None:
-            props.notes.add(found.parameters, found.replies)
+            context.notes.add(found.parameters, found.replies)
             for parameters in chance.sample(({"a": 1}, {}, {"a": 1, "b": 2}, {"a": 2}, {"a": Decimal(1)}), 2):
-                props.do(parameters, lambda found=found, parameters=parameters: found.require(parameters))
-    props.do("folder", lambda: Recording(props.folder).replies)
+                context.do(parameters, lambda found=found, parameters=parameters: found.require(parameters))
+    context.do("folder", lambda: Recording(context.folder).replies)
 
 
-def show_keys(props: Props) -> None:
+def show_keys(context: SceneContext) -> None:
     """Show the keys of requests, and what differs between two of them; and which replies can be kept."""
     for _ in range(4):
-        request = drawn_request(props.chance)
-        key, other = key_of(request), key_of(_changed(props, request))
-        props.notes.add(key, key.place, key.differences(other), other.differences(key), key == other)
-    props.notes.add([can_be_kept(reply) for reply in _KEPT])
+        request = drawn_request(context.chance)
+        key, other = key_of(request), key_of(_changed(context, request))
+        context.notes.add(key, key.place, key.differences(other), other.differences(key), key == other)
+    context.notes.add([can_be_kept(reply) for reply in _KEPT])
 
 
 # -- caches ------------------------------------------------------------------------------------------------------------
@@ -375,17 +375,17 @@ _VALUES: Final[tuple[Any, ...]] = (
 )
 
 
-def key_replies(props: Props) -> None:
+def key_replies(context: SceneContext) -> None:
     """Show the keys of questions, and write and read entries, whole and damaged."""
-    chance = props.chance
+    chance = context.chance
     for _ in range(6):
         names = chance.sample(sorted(_OTHER), chance.choice((0, 1, 1, 2)))
         asked_for = {**_BASE, **{name: freeze(chance.choice(_OTHER[name])) for name in names}}
-        props.do(names, lambda asked_for=asked_for: reply_key(**asked_for))
+        context.do(names, lambda asked_for=asked_for: reply_key(**asked_for))
     for _ in range(4):
         kept = Kept(freeze(chance.choice(_VALUES)), chance.choice(("m", "")))
         entry = write_entry("k", kept)
-        props.do(entry, lambda entry=entry: read_entry("k", entry))
+        context.do(entry, lambda entry=entry: read_entry("k", entry))
         data = json.loads(entry)
         for name in chance.sample(sorted(data), chance.choice((1, 1, 2))):
             data[name] = chance.choice(("other", 7, None, 2, True, SEALED, [SEALED], 1.0, 1))
@@ -393,12 +393,12 @@ def key_replies(props: Props) -> None:
                 del data[name]
         odd = chance.choice((b"", b"{", b"[]", b"7", b"\xff", b"null", b"[" * 100_000, json.dumps(data).encode()))
         for one in (json.dumps(data).encode(), odd):
-            props.do(one[:200], lambda one=one: read_entry(chance.choice(("k", "k", "k", "l")), one))
+            context.do(one[:200], lambda one=one: read_entry(chance.choice(("k", "k", "k", "l")), one))
 
 
-def keep_in_file(props: Props) -> None:
+def keep_in_file(context: SceneContext) -> None:
     """Keep replies in a file, up to its size and beyond it, closed and opened meanwhile."""
-    chance, file = props.chance, props.file(ending=".db")
+    chance, file = context.chance, context.file(ending=".db")
     most = chance.choice((64 << 10, 48 << 10, 8 << 10, 0))
     cache = SQLiteCache(file, most_bytes=most)
     names: list[str] = []
@@ -406,56 +406,64 @@ def keep_in_file(props: Props) -> None:
         name = f"k{number}" if chance.random() < 0.85 else chance.choice(names or ["k0"])
         size = chance.choice((0, 10, 1000, 3000, most // 8 - 1, most // 8, most // 8 + 1))
         names.append(name)
-        props.quiet(lambda name=name, size=size, number=number: cache.put(name, b"%d" % number * max(size, 0)))
+        context.quiet(lambda name=name, size=size, number=number: cache.put(name, b"%d" % number * max(size, 0)))
         if chance.random() < 0.1:
             cache.close()
     found = {name: cache.get(name) for name in sorted({*names, "other"})}
-    props.notes.add({name: entry and (len(entry), entry[:4]) for name, entry in found.items()})
+    context.notes.add({name: entry and (len(entry), entry[:4]) for name, entry in found.items()})
     cache.close()
     cache.close()
-    _look_inside(props, file)
-    for name in ("", ":memory:", str(props.folder), str(file)):
-        props.do("cache", lambda name=name: SQLiteCache(name).get("k0") is not None)
-    props.do("text", lambda: SQLiteCache(props.file("text")).put("k", b"x"))
+    _look_inside(context, file)
+    for name in ("", ":memory:", str(context.folder), str(file)):
+        context.do("cache", lambda name=name: SQLiteCache(name).get("k0") is not None)
+    context.do("text", lambda: SQLiteCache(context.file("text")).put("k", b"x"))
 
 
-def _look_inside(props: Props, file: Any) -> None:
+def _look_inside(context: SceneContext, file: Any) -> None:
     """Note the order and the settings of a file, and give it an entry that is no blob."""
     connection = sqlite3.connect(file)
     try:
         rows = connection.execute("SELECT number, key, length(entry) FROM replies ORDER BY number").fetchall()
         marks = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-        props.notes.add(rows, marks, oct(file.stat().st_mode))
+        context.notes.add(rows, marks, oct(file.stat().st_mode))
         connection.execute("INSERT OR REPLACE INTO replies (key, entry) VALUES ('odd', 'text')")
         connection.commit()
     finally:
         connection.close()
     cache = SQLiteCache(file)
-    props.do("odd", lambda: cache.get("odd"))
+    context.do("odd", lambda: cache.get("odd"))
     cache.close()
 
 
-def keep_on_server(props: Props) -> None:
+def keep_on_server(context: SceneContext) -> None:
     """Keep replies on a server that speaks the protocol of Redis, and that may fail."""
-    chance = props.chance
-    redis = redis_of(props)
-    props.swap_item(sys.modules, "redis", redis)
+    chance = context.chance
+    redis = redis_of(context)
+    context.swap_item(sys.modules, "redis", redis)
     url = chance.choice(("redis://h:6379/0", "rediss://h/1", "unix:///s", "redis://bad"))
-    cache = props.quiet(lambda: RedisCache(url, **chance.choice(({}, {"seconds": 5}))))
+    cache = context.quiet(lambda: RedisCache(url, **chance.choice(({}, {"seconds": 5}))))
     faults = [None, None, redis.RedisError("pw"), OSError("pw"), TimeoutError("pw"), KeyError("pw")]
     redis.Redis.faults = [chance.choice(faults) for _ in range(6)]
     if cache is not None:
         for name in chance.choices(("a", "b", "c"), k=5):
-            props.quiet(lambda name=name: cache.put(name, name.encode() * 3))
-            props.do("get", lambda name=name: cache.get(name))
+            context.quiet(lambda name=name: cache.put(name, name.encode() * 3))
+            context.do("get", lambda name=name: cache.get(name))
         redis.Redis.tables[url]["stepward:reply:odd"] = chance.choice(("text", None, b"", 7))
         redis.Redis.faults = []
-        props.do("odd", lambda: cache.get("odd"))
+        context.do("odd", lambda: cache.get("odd"))
         cache.close()
-    for place in ("redis://h", "rediss://bad", "unix://s", "http://h", str(props.folder / "x"), props.folder / "y", ""):
-        props.do("open", lambda place=place: type(open_cache(place)).__name__)
-    props.swap_item(sys.modules, "redis", None)
-    props.do("no client", lambda: RedisCache("redis://h"))
+    for place in (
+        "redis://h",
+        "rediss://bad",
+        "unix://s",
+        "http://h",
+        str(context.folder / "x"),
+        context.folder / "y",
+        "",
+    ):
+        context.do("open", lambda place=place: type(open_cache(place)).__name__)
+    context.swap_item(sys.modules, "redis", None)
+    context.do("no client", lambda: RedisCache("redis://h"))
 
 
 ACTS: Final[tuple[Act, ...]] = (

@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.props import thing
+from stepward.sabotage.recorded.shared.context import thing
 from stepward.sabotage.recorded.tabling import Table, outcome
 from stepward.vm import MemoryJournal, Program
 from stepward.vm.language.steps.catching import UNEXPECTED

@@ -11,7 +11,7 @@ from functools import cache, partial
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.props import thing
+from stepward.sabotage.recorded.shared.context import thing
 from stepward.sabotage.recorded.tabling import Table, outcome
 from stepward.vm.journal.canonical import Sealed, has_gone, is_sealed, opened
 from stepward.vm.language.types import TypeSpec

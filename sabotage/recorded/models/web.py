@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.recorded.stages.props import Props, module, thing
+from stepward.sabotage.recorded.shared.context import SceneContext, module, thing
 
 LONG: Final = 0.5
 """Seconds that a late answer takes. Nobody waits for it."""
@@ -59,9 +59,9 @@ class Web(ModuleType):
 
     HTTPError, ConnectError, InvalidURL, StreamError = HTTPError, ConnectError, InvalidURL, StreamError
 
-    def __init__(self, props: Props) -> None:
+    def __init__(self, context: SceneContext) -> None:
         super().__init__("httpx2")
-        self.props = props
+        self.context = context
         self.answers: list[Sent] = [Sent()]
         self.certificates: OSError | None = None
         self.AsyncClient = self._client
@@ -80,12 +80,12 @@ class Web(ModuleType):
 
     @asynccontextmanager
     async def _client(self, **options: Any) -> AsyncIterator[Any]:
-        self.props.notes.add("client", options)
+        self.context.notes.add("client", options)
         yield thing(stream=self._stream)
 
     @asynccontextmanager
     async def _stream(self, method: str, url: str, **asked: Any) -> AsyncIterator[_Response]:
-        self.props.notes.add(method, url, asked)
+        self.context.notes.add(method, url, asked)
         sent = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if sent.late:
             await asyncio.sleep(LONG)
@@ -97,28 +97,28 @@ class Web(ModuleType):
 class Lite(ModuleType):
     """Stands for `litellm`; notes have what was asked."""
 
-    def __init__(self, props: Props) -> None:
+    def __init__(self, context: SceneContext) -> None:
         super().__init__("litellm")
-        self.props = props
+        self.context = context
         self.says: Any = thing(choices=[thing(message=thing(content="yes"))], usage=None, model=None)
         self.cost: Any = 0
         self.takes_schemas: Any = True
 
     async def acompletion(self, **sent: Any) -> Any:
         """Note a request, and return the answer."""
-        self.props.notes.add("sent", sent)
+        self.context.notes.add("sent", sent)
         return self.says
 
     def completion_cost(self, completion_response: Any) -> Any:
         """Return the cost, or raise it."""
-        self.props.notes.add("cost of", completion_response is self.says)
+        self.context.notes.add("cost of", completion_response is self.says)
         if isinstance(self.cost, Exception):
             raise self.cost
         return self.cost
 
     def supports_response_schema(self, model: str) -> Any:
         """Return whether a model takes schemas, or raise it."""
-        self.props.notes.add("takes schemas", model)
+        self.context.notes.add("takes schemas", model)
         if isinstance(self.takes_schemas, Exception):
             raise self.takes_schemas
         return self.takes_schemas
@@ -128,7 +128,7 @@ class RedisError(Exception):
     """A fault of the client of Redis."""
 
 
-def redis_of(props: Props) -> ModuleType:
+def redis_of(context: SceneContext) -> ModuleType:
     """Return what stands for `redis`: servers are tables by URL, and may fail as `faults` says."""
 
     class Redis:
@@ -143,7 +143,7 @@ def redis_of(props: Props) -> ModuleType:
         @classmethod
         def from_url(cls, url: str, **options: Any) -> Redis:
             """Return the server at a URL."""
-            props.notes.add("redis", url, options)
+            context.notes.add("redis", url, options)
             if "bad" in url:
                 raise ValueError(url)
             return cls(url)
@@ -155,18 +155,18 @@ def redis_of(props: Props) -> ModuleType:
 
         def get(self, name: str) -> Any:
             """Return a value."""
-            props.notes.add("redis get", name)
+            context.notes.add("redis get", name)
             self._may_fail()
             return self.table.get(name)
 
         def set(self, name: str, value: Any, **options: Any) -> None:
             """Keep a value."""
-            props.notes.add("redis set", name, value, options)
+            context.notes.add("redis set", name, value, options)
             self._may_fail()
             self.table[name] = value
 
         def close(self) -> None:
             """Close the connection."""
-            props.notes.add("redis closed")
+            context.notes.add("redis closed")
 
     return module("redis", Redis=Redis, RedisError=RedisError)

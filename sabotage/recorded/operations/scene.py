@@ -14,8 +14,8 @@ from stepward.sabotage.operations.tasks import POLICIES, SECRET, drawn_plain
 from stepward.sabotage.playing.case import KEY_SEED
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.operations.showing import show_store
-from stepward.sabotage.recorded.stages.given import Table, finds_errors, finds_nothing, many_values
-from stepward.sabotage.recorded.stages.stage import Cast, Process, Stage
+from stepward.sabotage.recorded.shared.environment import Environment, Process, SceneProgram
+from stepward.sabotage.recorded.shared.given import Table, finds_errors, finds_nothing, many_values
 from stepward.vm import Policy, Program, Run, SigningKey
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.signing import VerifyKey
@@ -47,9 +47,9 @@ KINDS: Final = ("get", "pay", "mail", "think", "ask", "sign", "set", "beg", "res
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed on machines with these options, and return what came."""
     with ExitStack() as stack:
-        stage = Stage(seed, stack, options, in_files=Random(f"files {seed}").random() < IN_FILES)
-        _Scene(stage).play()
-        return stage.notes
+        env = Environment(seed, stack, options, in_files=Random(f"files {seed}").random() < IN_FILES)
+        _Scene(env).play()
+        return env.notes
 
 
 IN_FILES: Final = 0.04
@@ -59,9 +59,9 @@ IN_FILES: Final = 0.04
 class _Scene:
     """The requests of one scene. `runs` are those that were started, the oldest first."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.chance = stage.chance
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self.chance = env.chance
         self.checker = self.chance.choice((None, None, finds_nothing, finds_nothing, finds_errors))
         self.key = SigningKey.from_seed(KEY_SEED) if self.chance.random() < 0.5 else None
         self.later = 0
@@ -75,9 +75,9 @@ class _Scene:
         self.found: dict[str, Run] = {}
         """What was read of each run last."""
         self.tokens: list[str] = []
-        self.copy = stage.new_store()
+        self.copy = env.new_store()
         self.cache = Table() if self.chance.random() < 0.5 else None
-        stage.meanwhile = self._meanwhile
+        env.meanwhile = self._meanwhile
 
     def play(self) -> None:
         """Draw programs, ask everything of their runs, and show the store at the end."""
@@ -91,35 +91,35 @@ class _Scene:
             name = self.chance.choices(some, [_OPERATIONS[one][0] for one in some])[0]
             getattr(self, name)()
             self._read()
-        show_store(self.stage, self._machine(), self.key)
+        show_store(self.env, self._machine(), self.key)
 
     def _draw(self, name: str) -> None:
         """Add a program: a list of tasks, a specimen, one of many sensitive values, or one of a theme."""
         kind = self.chance.choices(("tasks", "specimen", "values", "theme"), (25, 15, 5, 55))[0]
-        if kind == "theme" and self.stage.add(self.chance.choice(THEMES), name) is not None:
+        if kind == "theme" and self.env.add(self.chance.choice(THEMES), name) is not None:
             return
         match kind:
             case "specimen":
                 target = specimen_target(self.chance.choice(SPECIMENS))
-                case = DrawnCase(target.program, f"{self.stage.seed} {name}", target.policies)
+                case = DrawnCase(target.program, f"{self.env.seed} {name}", target.policies)
             case "values":
-                case = many_values(self.chance, f"{self.stage.seed} {name}")
+                case = many_values(self.chance, f"{self.env.seed} {name}")
             case _:
-                program = drawn_plain(self.chance, 10 * len(self.stage.casts), KINDS).built()
-                case = DrawnCase(program, f"{self.stage.seed} {name}", inputs={"card": SECRET})
-        self.stage.cast(case)
+                program = drawn_plain(self.chance, 10 * len(self.env.programs), KINDS).built()
+                case = DrawnCase(program, f"{self.env.seed} {name}", inputs={"card": SECRET})
+        self.env.add_case(case)
 
     # -- machines ------------------------------------------------------------------------------------------------------
 
-    def _machine(self, cast: Cast | None = None, policies: Sequence[Policy] | None = None) -> Process:
+    def _machine(self, chosen: SceneProgram | None = None, policies: Sequence[Policy] | None = None) -> Process:
         """Return a machine with these policies, or those of a program."""
-        cast = cast or self.chance.choice(self.stage.casts)
+        chosen = chosen or self.chance.choice(self.env.programs)
         if policies is None:
-            policies = [*cast.case.held(self.later), *self.extra]
-        more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": self.limits or cast.case.limits}
+            policies = [*chosen.case.held(self.later), *self.extra]
+        more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": self.limits or chosen.case.limits}
         more |= {"trusted": self.trusted, "lease_seconds": self.lease_seconds, "retry_delay": self.retry_delay}
         more |= {"checker": self.checker, "cache": self.cache}
-        return self.stage.machine(policies, self.key, **more)
+        return self.env.machine(policies, self.key, **more)
 
     def _by(self) -> str | None:
         return self.chance.choice(PEOPLE)
@@ -133,37 +133,37 @@ class _Scene:
 
     def _ask(self, what: str, work: Any) -> None:
         """Make a request, and note its result."""
-        self.stage.do(what, work)
+        self.env.do(what, work)
 
     def _read(self) -> None:
         """Read the runs that have changed."""
-        store, machine = self.stage.store, self._machine()
+        store, machine = self.env.store, self._machine()
         self.runs = [row.run for row in store.rows()]
         self.found = {name: run for name, run in self.found.items() if name in self.runs}
         for name in self.runs:
             head, before = store.head(name), self.found.get(name)
             if before is None or head is None or before.head != head.digest.hex():
-                self.found[name] = found = self.stage.quiet(machine.get(name))
+                self.found[name] = found = self.env.quiet(machine.get(name))
                 self.tokens += [held.token for held in found.suspensions if held.token not in self.tokens]
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start a run, queue one, or start one again."""
-        cast, by = self.chance.choice(self.stage.casts), self._by()
-        inputs = dict(self.stage.inputs(cast))
+        chosen, by = self.chance.choice(self.env.programs), self._by()
+        inputs = dict(self.env.inputs(chosen))
         if inputs and self.chance.random() < 0.1:
             inputs[self.chance.choice(sorted(inputs))] = self.chance.choice(PAYLOADS)
         is_again = self.runs and (len(self.runs) >= MOST_RUNS or self.chance.random() < 0.15)
         run = self._run() if is_again else f"r{len(self.runs)}"
-        self.stage.notes.add("inputs", inputs)
+        self.env.notes.add("inputs", inputs)
         if self.chance.random() < 0.25:
-            self._ask(f"queue {run} {by}", self._machine(cast).queue(cast.case.program, inputs, run_id=run, by=by))
+            self._ask(f"queue {run} {by}", self._machine(chosen).queue(chosen.case.program, inputs, run_id=run, by=by))
         else:
             envelope = self._envelope()
             accept = self.chance.choice(((), (), ("SW998",)))
-            work = self._machine(cast).run(
-                cast.case.program, inputs, run_id=run, by=by, envelope=envelope, accept=accept
+            work = self._machine(chosen).run(
+                chosen.case.program, inputs, run_id=run, by=by, envelope=envelope, accept=accept
             )
             self._ask(f"run {run} {by} {envelope} {accept}", work)
 
@@ -173,13 +173,13 @@ class _Scene:
 
     def pass_time(self) -> None:
         """Let time pass to the edge of a wait, a deadline, the time of a run or a lease, or for a while."""
-        clock = self.stage.clock
-        dues = [row.expires for row in self.stage.store.rows() if row.expires]
+        clock = self.env.clock
+        dues = [row.expires for row in self.env.store.rows() if row.expires]
         dues += [run.due for run in self.found.values() if run.due]
         edges = [int(due * 1e6) + edge for due in dues for edge in EDGES]
         later = [edge for edge in edges if edge > clock.time]
         clock.time = self.chance.choice(later) if later else clock.time + self.chance.choice((1, 10**6, 10**8, 10**12))
-        self.stage.notes.add("at", clock.time)
+        self.env.notes.add("at", clock.time)
 
     def resume(self) -> None:
         """Answer a call that waits, or one that does not any more, or none."""
@@ -193,11 +193,11 @@ class _Scene:
 
     def _payload(self) -> Any:
         """Return a value, mostly of the type of a call that may suspend."""
-        calls = [call for cast in self.stage.casts for call in cast.world.calls.values() if call.may_suspend]
+        calls = [call for chosen in self.env.programs for call in chosen.world.calls.values() if call.may_suspend]
         if not calls or self.chance.random() < 0.3:
             return self.chance.choice(PAYLOADS)
         call = self.chance.choice(calls)
-        world = next(cast.world for cast in self.stage.casts if cast.world.calls.get(call.id) is call)
+        world = next(chosen.world for chosen in self.env.programs if chosen.world.calls.get(call.id) is call)
         return world.value(call.id, self.chance)
 
     def reconcile(self) -> None:
@@ -206,7 +206,7 @@ class _Scene:
         if found and self.chance.random() < 0.95:
             run, place = self.chance.choice(found)
         else:
-            calls = [name for cast in self.stage.casts for name in cast.world.calls] or ["nothing"]
+            calls = [name for chosen in self.env.programs for name in chosen.world.calls] or ["nothing"]
             run, place = self._run(), self.chance.choice(calls)
         verdict: Any = self.chance.choice(("done", "done", "not_done", "not_done", "abandon", "maybe"))
         output, by = self._payload(), self._by()
@@ -233,25 +233,25 @@ class _Scene:
 
     def work(self) -> None:
         """Let a worker drive what is due."""
-        casts = self.chance.sample(self.stage.casts, self.chance.randint(1, len(self.stage.casts)))
-        programs: dict[str, frozenset[str]] = {}
-        for cast in casts:
-            name = cast.case.program.name
-            programs[name] = programs.get(name, frozenset()) | {cast.plan.digest}
-        worker = Worker(self._machine(casts[0]), programs, self._say)
-        self.stage.may_die = False
+        some = self.chance.sample(self.env.programs, self.chance.randint(1, len(self.env.programs)))
+        digests: dict[str, frozenset[str]] = {}
+        for chosen in some:
+            name = chosen.case.program.name
+            digests[name] = digests.get(name, frozenset()) | {chosen.plan.digest}
+        worker = Worker(self._machine(some[0]), digests, self._say)
+        self.env.may_die = False
         self._ask("work", worker.work(asyncio.Event(), once=True))
-        self.stage.may_die = True
-        self.stage.notes.add({name: count for name, count in vars(worker.counts).items() if name != "seen"})
+        self.env.may_die = True
+        self.env.notes.add({name: count for name, count in vars(worker.counts).items() if name != "seen"})
 
     def _say(self, what: str, about: Mapping[str, Any]) -> None:
-        self.stage.notes.add(what, about)
+        self.env.notes.add(what, about)
 
     def continue_run(self) -> None:
         """Continue a run by another program."""
-        run, cast = self._run("further"), self.chance.choice(self.stage.casts)
+        run, chosen = self._run("further"), self.chance.choice(self.env.programs)
         reads = {}
-        for name in cast.plan.input_types:
+        for name in chosen.plan.input_types:
             names = self._names(run)
             if names:
                 reads[name] = name if name in names and self.chance.random() < 0.7 else self.chance.choice(names)
@@ -259,8 +259,8 @@ class _Scene:
         grant = {name: amount for name, among in most.items() if (amount := self.chance.choice(among))}
         more: dict[str, Any] = {"after_failure": self.chance.random() < 0.6, "by": self._by(), "head": self._head(run)}
         more["max_continuations"] = self.chance.choice((3, 3, 1, 0))
-        work = self._machine(cast).continue_run(
-            run, cast.case.program, reads, grant=grant, envelope=self._envelope(), **more
+        work = self._machine(chosen).continue_run(
+            run, chosen.case.program, reads, grant=grant, envelope=self._envelope(), **more
         )
         self._ask(f"continue {run} {reads} {grant} {more}", work)
 
@@ -269,7 +269,7 @@ class _Scene:
         found = self.found.get(run)
         if found is None or self.chance.random() < 0.6:
             return None
-        entries = self.stage.store.read(run)
+        entries = self.env.store.read(run)
         return found.head if self.chance.random() < 0.8 else self.chance.choice(entries).digest.hex()
 
     def _names(self, run: str) -> list[str]:
@@ -278,8 +278,8 @@ class _Scene:
 
     def migrate(self) -> None:
         """Move a run that waits to a new version of its program, whose texts or last steps are others."""
-        run, cast = self._run("waits"), self.chance.choice(self.stage.casts)
-        data = cast.case.program.to_dict()
+        run, chosen = self._run("waits"), self.chance.choice(self.env.programs)
+        data = chosen.case.program.to_dict()
         steps = data["steps"] = list(map(dict, data["steps"]))
         match self.chance.choice(("same", "text", "more", "less")):
             case "text":
@@ -288,14 +288,14 @@ class _Scene:
                 steps.append({"id": "appended", "type": "end"})
             case "less" if len(steps) > 1:
                 steps.pop()
-        work: Callable[..., Any] = self._machine(cast).migrate
+        work: Callable[..., Any] = self._machine(chosen).migrate
         if self.chance.random() < 0.3:
-            work = self._machine(cast).migration
-        self.stage.notes.add("version")
+            work = self._machine(chosen).migration
+        self.env.notes.add("version")
         try:
             program = Program.from_dict(data)
         except Exception as error:
-            self.stage.notes.add_error(error)
+            self.env.notes.add_error(error)
             return
         grant = self.chance.choice(({}, {"steps": 5}))
         more: dict[str, Any] = {"by": self._by(), "head": self._head(run)} if work.__name__ == "migrate" else {}
@@ -303,33 +303,33 @@ class _Scene:
 
     def take_turn(self) -> None:
         """Take a turn of a session, behind the last one or, now and then, behind an earlier one."""
-        cast, by = self.chance.choice(self.stage.casts), self._by()
+        chosen, by = self.chance.choice(self.env.programs), self._by()
         try:
-            before = self.stage.quiet(self._machine(cast).turns("session"))
+            before = self.env.quiet(self._machine(chosen).turns("session"))
         except Exception as error:
-            self.stage.notes.add_error(error)
+            self.env.notes.add_error(error)
             return
         if self.chance.random() < 0.1:
             before = before[:-1]
-        data = {**cast.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
-        said, policies = Said("the first", {"a": 1}, max_steps=data["max_steps"]), [*cast.case.held(self.later)]
+        data = {**chosen.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
+        said, policies = Said("the first", {"a": 1}, max_steps=data["max_steps"]), [*chosen.case.held(self.later)]
         try:
             if before:
                 said, data = Said(f"turn {len(before)}"), {**data, "max_steps": steps_left(before[-1])}
                 policies = [*turn_policies(before[-1].plan.policies, before[-1])]
             program = Program.from_dict({name: value for name, value in data.items() if value is not None})
         except Exception as error:  # a program with rules of its own is no turn
-            self.stage.notes.add_error(error)
+            self.env.notes.add_error(error)
             return
-        machine, name = self._machine(cast, policies), turn_name("session", len(before) + 1)
+        machine, name = self._machine(chosen, policies), turn_name("session", len(before) + 1)
         last = before[-1] if before else None
-        self._ask(f"turn {name} {by}", machine.take_turn(name, program, self.stage.inputs(cast), said, last, by=by))
+        self._ask(f"turn {name} {by}", machine.take_turn(name, program, self.env.inputs(chosen), said, last, by=by))
 
     def prune(self) -> None:
         """Prune runs that ended before some time."""
-        before = self.stage.clock.time / 1e6 + self.chance.choice((-100, 0, 1))
+        before = self.env.clock.time / 1e6 + self.chance.choice((-100, 0, 1))
         work = self._machine().prune if self.chance.random() < 0.6 else self._machine().prunable
-        name = self.chance.choice((None, None, self.chance.choice(self.stage.casts).case.program.name))
+        name = self.chance.choice((None, None, self.chance.choice(self.env.programs).case.program.name))
         self._ask(f"{work.__name__} {name}", work(before, program=name))
 
     def look(self) -> None:
@@ -338,30 +338,30 @@ class _Scene:
         self._ask("due", machine.due())
         self._ask("before", machine.before(run))
         status = self.chance.choice((None, ["RUNNING"], ["SUCCESS", "FAILED"]))
-        since = self.chance.choice([None, *(row.started for row in self.stage.store.rows())])
-        name = self.chance.choice((None, None, self.chance.choice(self.stage.casts).case.program.name))
+        since = self.chance.choice([None, *(row.started for row in self.env.store.rows())])
+        name = self.chance.choice((None, None, self.chance.choice(self.env.programs).case.program.name))
         limit = self.chance.choice((None, None, 1, 2))
-        rows = self.stage.quiet(machine.runs(status, program=name, since=since, limit=limit))
-        self.stage.notes.add("rows", [(row.run, row.program, row.status, row.seq, row.started) for row in rows])
+        rows = self.env.quiet(machine.runs(status, program=name, since=since, limit=limit))
+        self.env.notes.add("rows", [(row.run, row.program, row.status, row.seq, row.started) for row in rows])
 
     def switch(self) -> None:
         """Close a breaker that is open, or open one."""
-        store, now = self.stage.store, self.stage.clock.time / 1e6
+        store, now = self.env.store, self.env.clock.time / 1e6
         opened = sorted(store.opened())
-        tools = sorted({call.tool for cast in self.stage.casts for call in cast.world.calls.values() if call.tool})
+        tools = sorted({call.tool for chosen in self.env.programs for call in chosen.world.calls.values() if call.tool})
         if opened and self.chance.random() < 0.8:
             done = store.switch(Switch(self.chance.choice(opened), False, now, "it works", "ann"))
         else:
             name = self.chance.choice([*(f"tool:{tool}" for tool in tools), "program:p0"])
             done = store.switch(Switch(name, True, now, "by hand", "bob"))
-        self.stage.notes.add("switch", done, [tuple(one) for one in store.switches()])
+        self.env.notes.add("switch", done, [tuple(one) for one in store.switches()])
 
     def copy_all(self) -> None:
         """Copy all runs to another store, and maybe go on there."""
-        source = self.stage.store
-        self.stage.notes.add("copied", [tuple(one) for one in copy_runs(source, self.copy, stored_due(source))])
+        source = self.env.store
+        self.env.notes.add("copied", [tuple(one) for one in copy_runs(source, self.copy, stored_due(source))])
         if self.chance.random() < 0.4:
-            self.stage.store, self.copy = self.copy, self.stage.new_store()
+            self.env.store, self.copy = self.copy, self.env.new_store()
 
     def both(self) -> None:
         """Make two requests at once of one machine."""
@@ -376,9 +376,9 @@ class _Scene:
         ]
         one = self.chance.choice(works)
         two = one if self.chance.random() < 0.5 else self.chance.choice(works)
-        self.stage.may_die = False
+        self.env.may_die = False
         self._ask(f"both {works.index(one)} {works.index(two)} {run}", _at_once(one(), two()))
-        self.stage.may_die = True
+        self.env.may_die = True
 
     def interrupt(self) -> None:
         """Recover a run, or answer its call, and give up waiting for it after a while."""
@@ -389,7 +389,7 @@ class _Scene:
 
     async def _meanwhile(self, run: str) -> None:
         """Do something while a tool or a model of a run is asked."""
-        clock, stage = self.stage.clock, self.stage
+        clock, env = self.env.clock, self.env
         machine = self._machine()
         match self.chance.choice(("cancel", "cancel", "erase", "recover", "resume", "leap", "leap", "switch", "claim")):
             case "cancel":
@@ -404,18 +404,18 @@ class _Scene:
                 work = machine.claim(2)
             case "leap":
                 clock.time += self.chance.choice((500_000, LEASE - 1, LEASE, LEASE + 1, 3 * LEASE))
-                stage.notes.add("leap to", clock.time)
+                env.notes.add("leap to", clock.time)
                 return
             case _:
                 self.switch()
                 return
-        stage.notes.add("meanwhile", work.__name__, run)
+        env.notes.add("meanwhile", work.__name__, run)
         try:
             found = await work
         except Exception as error:
-            stage.notes.add_error(error)
+            env.notes.add_error(error)
         else:
-            stage.notes.add([one.run for one in found] if isinstance(found, list) else found)
+            env.notes.add([one.run for one in found] if isinstance(found, list) else found)
 
     def change_machines(self) -> None:
         """Give the machines later policies, other policies, or another key."""
@@ -425,7 +425,7 @@ class _Scene:
         if self.key is not None and self.chance.random() < 0.4:
             self.trusted = self.chance.choice((self.trusted, (*self.trusted, self.key.public)))
             self.key = SigningKey.from_seed(bytes([self.later]) * 32)
-        self.stage.notes.add("policies", self.later, [policy.policy for policy in self.extra])
+        self.env.notes.add("policies", self.later, [policy.policy for policy in self.extra])
 
 
 def _doubled(attempt: int) -> float:

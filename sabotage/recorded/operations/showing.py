@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from stepward.sabotage.recorded.notes import Notes
-from stepward.sabotage.recorded.stages.stage import Process, Stage
+from stepward.sabotage.recorded.shared.environment import Environment, Process
 from stepward.sabotage.stores.forging import chained, raw_store_of
 from stepward.vm import Run, SigningKey
 from stepward.vm.journal.receipts import Receipt
@@ -26,20 +26,20 @@ SHARE_REPLAYED: Final = 0.2
 VIEWS: Final[tuple[View, ...]] = ("model", "tool", "trace")
 
 
-def show_store(stage: Stage, machine: Process, key: SigningKey | None) -> None:
+def show_store(env: Environment, machine: Process, key: SigningKey | None) -> None:
     """Note the runs of a store: their records, values, views, spans, verdicts; and those of a forged journal."""
-    notes, store = stage.notes, stage.store
+    notes, store = env.notes, env.store
     for row in store.rows():
         notes.add("run", row.run, row.program, row.status, row.seq, row.started, row.updated)
         for entry in store.read(row.run):
             notes.add(entry.record)
         notes.add(sorted(store.vault.get(row.run).items()))
         _show_verdict(
-            notes, verify(store, row.run, keys=_keys(key), replay=replayer(store, row.run, plans=stage.plans()))
+            notes, verify(store, row.run, keys=_keys(key), replay=replayer(store, row.run, plans=env.plans()))
         )
         try:
-            _show_run(notes, stage.quiet(machine.get(row.run)))
-            if stage.chance.random() < SHARE_REPLAYED:
+            _show_run(notes, env.quiet(machine.get(row.run)))
+            if env.chance.random() < SHARE_REPLAYED:
                 replayed = replay(store, row.run)
                 notes.add(replayed and (replayed.steps, replayed.run.snapshot()))
             for span in _spans(store, row.run):
@@ -47,7 +47,7 @@ def show_store(stage: Stage, machine: Process, key: SigningKey | None) -> None:
         except Exception as error:
             notes.add_error(error)
     notes.add("pruned", sorted((run, store.kept(run)) for run in store.pruned()))
-    _forge(stage, key)
+    _forge(env, key)
 
 
 def _keys(key: SigningKey | None) -> tuple[Any, ...]:
@@ -92,9 +92,9 @@ def _spans(store: Journal, run: str) -> Iterator[Span]:
 # -- a forged journal --------------------------------------------------------------------------------------------------
 
 
-def _forge(stage: Stage, key: SigningKey | None) -> None:
+def _forge(env: Environment, key: SigningKey | None) -> None:
     """Change one thing of the records of a run, and note what its verification says."""
-    store, chance = stage.store, stage.chance
+    store, chance = env.store, env.chance
     runs = [row.run for row in store.rows()]
     if not runs:
         return
@@ -103,19 +103,19 @@ def _forge(stage: Stage, key: SigningKey | None) -> None:
     records = [json.loads(entry.record) for entry in entries]
     given = Receipt.give(run, head.seq, head.digest, "RUNNING", bytes(32), key) if head is not None else None
     at = chance.randrange(len(records))
-    _change(records, at, chance.choice(("drop", "swap", "twice", "value", "value", "value", "time", "kind")), stage)
+    _change(records, at, chance.choice(("drop", "swap", "twice", "value", "value", "value", "time", "kind")), env)
     if not records:
         return
     raw_store_of(store).put(run, chained(records), head, None)
     receipts = () if given is None or chance.random() < 0.5 else (given,)
     try:
         found = verify(store, run, keys=_keys(key), receipts=receipts, replay=replayer(store, run, receipts))
-        _show_verdict(stage.notes, found)
+        _show_verdict(env.notes, found)
     except Exception as error:
-        stage.notes.add_error(error)
+        env.notes.add_error(error)
 
 
-def _change(records: list[dict[str, Any]], at: int, how: str, stage: Stage) -> None:
+def _change(records: list[dict[str, Any]], at: int, how: str, env: Environment) -> None:
     match how:
         case "drop":
             del records[at]
@@ -124,16 +124,16 @@ def _change(records: list[dict[str, Any]], at: int, how: str, stage: Stage) -> N
         case "twice":
             records.insert(at, records[at])
         case "time":
-            records[at]["at"] += stage.chance.choice((-1, 1, 10**6))
+            records[at]["at"] += env.chance.choice((-1, 1, 10**6))
         case "kind":
-            records[at]["kind"] = stage.chance.choice(records)["kind"]
+            records[at]["kind"] = env.chance.choice(records)["kind"]
         case _:
-            _change_value(records[at], stage)
+            _change_value(records[at], env)
 
 
-def _change_value(record: dict[str, Any], stage: Stage) -> None:
+def _change_value(record: dict[str, Any], env: Environment) -> None:
     """Change one value of the body or the note of a record."""
-    chance = stage.chance
+    chance = env.chance
     part = record[chance.choice(("body", "body", "note"))]
     if not part:
         return

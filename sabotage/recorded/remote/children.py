@@ -13,7 +13,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
-from stepward.sabotage.recorded.stages.props import Props
+from stepward.sabotage.recorded.shared.context import SceneContext
 from stepward.vm.remote import streams
 
 MODERN: Final = "2026-07-28"
@@ -28,8 +28,8 @@ class World:
     An answer is a result, an error with a `code`, a text that is written as it is, or None for the end of the server.
     """
 
-    def __init__(self, props: Props) -> None:
-        self.props = props
+    def __init__(self, context: SceneContext) -> None:
+        self.context = context
         self.tools: dict[str, dict[str, Any]] = {}
         self.answers: list[Any] = [{"content": []}]
         self.page = 100
@@ -46,7 +46,7 @@ class World:
             case "server/discover" if self.is_modern:
                 return {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}}
             case "initialize":
-                self.props.notes.add("initialize", params.get("clientInfo"), params.get("capabilities"))
+                self.context.notes.add("initialize", params.get("clientInfo"), params.get("capabilities"))
                 server = {"name": "scene", "version": "1"}
                 return {"protocolVersion": OLD, "capabilities": {"tools": {}}, "serverInfo": server}
             case "tools/list":
@@ -54,7 +54,7 @@ class World:
             case "tools/call":
                 meta = params.get("_meta") or {}
                 ours = {name: value for name, value in meta.items() if name.startswith("stepward/")}
-                self.props.notes.add("called", params.get("name"), params.get("arguments"), ours)
+                self.context.notes.add("called", params.get("name"), params.get("arguments"), ours)
                 return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
             case _ if "id" in asked:
                 return {"code": UNKNOWN, "message": "no such method"}
@@ -62,7 +62,7 @@ class World:
                 return False
 
     def _listed(self, cursor: str | None) -> Any:
-        self.props.notes.add("listed", cursor)
+        self.context.notes.add("listed", cursor)
         if self.odd_list is not None:
             return self.odd_list
         rows = [{"name": name.removesuffix("'"), **PLAIN, **tool} for name, tool in self.tools.items()]
@@ -135,21 +135,21 @@ class Child:
         return 0
 
 
-def start_children(props: Props, world: World, said: bytes = b"", ends_at: int = 0) -> list[Child]:
+def start_children(context: SceneContext, world: World, said: bytes = b"", ends_at: int = 0) -> list[Child]:
     """Have processes that are started be children of a world; return those that are started."""
     started: list[Child] = []
 
     async def open_process(command: list[str], **options: Any) -> Child:
         environment = dict(options.pop("env"))
         has_path = environment.pop("PATH", None) == os.environ.get("PATH", os.defpath)
-        props.notes.add("started", command, environment, has_path, options)
+        context.notes.add("started", command, environment, has_path, options)
         if "broken" in command[0]:
             raise OSError("not at all")
         started.append(Child(world, said, ends_at))
         return started[-1]
 
     def killpg(pid: int, kind: int) -> None:
-        props.notes.add("signal", pid, int(kind))
+        context.notes.add("signal", pid, int(kind))
         if ends_at == kind:
             started[-1].end()
         elif ends_at < 0:
@@ -158,11 +158,11 @@ def start_children(props: Props, world: World, said: bytes = b"", ends_at: int =
     def which(command: str) -> str | None:
         return None if "none" in command else f"/found/{command}"
 
-    props.swap(anyio, "open_process", open_process)
-    props.swap(os, "killpg", killpg)
-    props.swap(shutil, "which", which)
+    context.swap(anyio, "open_process", open_process)
+    context.swap(os, "killpg", killpg)
+    context.swap(shutil, "which", which)
     if ends_at:
-        props.swap(streams, "GRACE", 0.002)
+        context.swap(streams, "GRACE", 0.002)
     return started
 
 
@@ -175,13 +175,13 @@ class _Parts(httpx2.AsyncByteStream):
             yield part
 
 
-def serve_web(props: Props, world: World, odd: Any = None) -> None:
+def serve_web(context: SceneContext, world: World, odd: Any = None) -> None:
     """Answer requests over HTTP as a world does; `odd` may give another response to a request."""
 
     async def handle(_: Any, request: httpx2.Request) -> httpx2.Response:
         ours = {name: request.headers.get(name) for name in ("authorization", "x-team", "accept-encoding")}
         asked = json.loads(await request.aread() or b"{}")
-        props.notes.add(request.method, str(request.url), ours, asked.get("method"))
+        context.notes.add(request.method, str(request.url), ours, asked.get("method"))
         given = None if odd is None else odd(asked)
         if isinstance(given, Exception):
             raise given
@@ -198,8 +198,8 @@ def serve_web(props: Props, world: World, odd: Any = None) -> None:
     async def nothing(*_: Any) -> None: ...
 
     transport = httpx2.AsyncHTTPTransport
-    props.swap(transport, "__init__", lambda *_, **__: None)
-    props.swap(transport, "__aenter__", nothing)
-    props.swap(transport, "__aexit__", nothing)
-    props.swap(transport, "aclose", nothing)
-    props.swap(transport, "handle_async_request", handle)
+    context.swap(transport, "__init__", lambda *_, **__: None)
+    context.swap(transport, "__aenter__", nothing)
+    context.swap(transport, "__aexit__", nothing)
+    context.swap(transport, "aclose", nothing)
+    context.swap(transport, "handle_async_request", handle)

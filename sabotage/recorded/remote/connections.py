@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from stepward.sabotage.recorded.remote.listings import drawn_tool
 from stepward.sabotage.recorded.remote.session import Session, pins_of
-from stepward.sabotage.recorded.stages.props import Act, Props
+from stepward.sabotage.recorded.shared.context import Act, SceneContext
 from stepward.vm.remote.pins import NO_PINS
 from stepward.vm.remote.servers import HttpServer, StdioServer
 
@@ -32,54 +32,54 @@ def _tools(chance: Random) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _heard(props: Props) -> None:
+def _heard(context: SceneContext) -> None:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            props.notes.add("log", record.levelname, record.getMessage())
+            context.notes.add("log", record.levelname, record.getMessage())
 
     log, handler = logging.getLogger("stepward.remote"), Handler()
     log.addHandler(handler)
-    props.stack.callback(log.removeHandler, handler)
-    props.swap(log, "propagate", False)
+    context.stack.callback(log.removeHandler, handler)
+    context.swap(log, "propagate", False)
 
 
-def call_children(props: Props) -> None:
+def call_children(context: SceneContext) -> None:
     """Call tools of a server that is a child process."""
     from stepward.sabotage.recorded.remote.children import World, start_children
 
-    chance, world = props.chance, World(props)
-    _heard(props)
+    chance, world = context.chance, World(context)
+    _heard(context)
     world.tools, world.is_modern, world.page = _tools(chance), chance.random() < 0.5, chance.choice((1, 2, 3, 100))
     ends_at = chance.choice((0, 0, 0, 0, 0, 15, 9)) if chance.random() < 0.5 else 0
     said = chance.choice((b"", b"a last word", b"one\ntwo \xff\n", b"x" * 2100 + b"\nlast"))
-    start_children(props, world, said, ends_at)
-    props.variable("SCENE_TEAM", "red")
+    start_children(context, world, said, ends_at)
+    context.variable("SCENE_TEAM", "red")
     pins = pins_of({name: one for name, one in world.tools.items() if chance.random() < 0.9})
     command, folder = chance.choice(_COMMANDS), chance.choice((None, Path("/folder")))
     server = StdioServer("world", command, ("a", "b"), chance.choice(((), ("SCENE_TEAM",))), folder, pins)
-    session = Session(props, server, world, {"plain": lambda **args: ["plain", sorted(args)]})
+    session = Session(context, server, world, {"plain": lambda **args: ["plain", sorted(args)]})
     for number in range(7):
         session.play(number)
     session.tools.close()
     session.tools.close()
 
 
-def call_web(props: Props) -> None:
+def call_web(context: SceneContext) -> None:
     """Call tools of a server at an address."""
     from stepward.sabotage.recorded.remote.children import World, serve_web
 
-    chance, world = props.chance, World(props)
-    _heard(props)
+    chance, world = context.chance, World(context)
+    _heard(context)
     world.tools, world.is_modern = _tools(chance), chance.random() < 0.4
     share = chance.choice((0.0, 0.1, 0.3))
-    serve_web(props, world, lambda asked: _odd_response(chance, share, asked))
-    props.variable("SCENE_TOKEN", chance.choice(("Bearer x", "Bearer x", None)))
-    props.variable("SCENE_TEAM", "red")
+    serve_web(context, world, lambda asked: _odd_response(chance, share, asked))
+    context.variable("SCENE_TOKEN", chance.choice(("Bearer x", "Bearer x", None)))
+    context.variable("SCENE_TEAM", "red")
     headers = chance.choice(({}, {"Authorization": "SCENE_TOKEN", "X-Team": "SCENE_TEAM"}))
     server = HttpServer(
         "world", chance.choice(("https://h/mcp", "http://127.0.0.1:8/mcp")), headers, pins_of(world.tools)
     )
-    session = Session(props, server, world)
+    session = Session(context, server, world)
     for number in range(5):
         session.play(number)
     session.tools.close()
@@ -105,38 +105,38 @@ def _odd_response(chance: Random, share: float, asked: Mapping[str, Any]) -> Any
     ))  # fmt: skip
 
 
-def list_many(props: Props) -> None:
+def list_many(context: SceneContext) -> None:
     """List as many pages and tools as are taken, or one more; mostly there is no such list."""
     from stepward.sabotage.recorded.remote.children import World, start_children
 
-    if props.chance.random() < 0.93:
+    if context.chance.random() < 0.93:
         return
-    world = World(props)
-    start_children(props, world)
-    number, world.page = props.chance.choice(((100, 1), (101, 1), (2000, 1000), (2001, 2001), (2001, 1999), (3, 2)))
+    world = World(context)
+    start_children(context, world)
+    number, world.page = context.chance.choice(((100, 1), (101, 1), (2000, 1000), (2001, 2001), (2001, 1999), (3, 2)))
     world.tools = {f"t{one}": {} for one in range(number)}
     world.tools |= {"t0'": {}} if number == 3 else {}
-    session = Session(props, StdioServer("world", "serve"), world)
-    found = props.quiet(lambda: props.wait(session.tools.listed("world")))
-    props.notes.add(number, found and len(found))
+    session = Session(context, StdioServer("world", "serve"), world)
+    found = context.quiet(lambda: context.wait(session.tools.listed("world")))
+    context.notes.add(number, found and len(found))
     session.tools.close()
 
 
-def wait_in_vain(props: Props) -> None:
+def wait_in_vain(context: SceneContext) -> None:
     """Ask a server that does not answer, for a short time."""
     from stepward.sabotage.recorded.remote.children import World, start_children
     from stepward.vm.remote.tools import McpTools
 
-    if props.chance.random() < 0.8:
+    if context.chance.random() < 0.8:
         return
-    count, world = len(props.notes.texts), World(props)
+    count, world = len(context.notes.texts), World(context)
     world.is_silent = True
-    start_children(props, world)
+    start_children(context, world)
     with McpTools([StdioServer("world", "serve", pins=pins_of({"pay": {"inputSchema": {}}}))], patience=0.02) as tools:
-        why = props.quiet(lambda: props.wait(tools.require_current(["world.pay"])))
-        said = props.notes.texts[-1]
-    del props.notes.texts[count:]  # what was sent meanwhile depends on the computer
-    props.notes.add(why, said)
+        why = context.quiet(lambda: context.wait(tools.require_current(["world.pay"])))
+        said = context.notes.texts[-1]
+    del context.notes.texts[count:]  # what was sent meanwhile depends on the computer
+    context.notes.add(why, said)
 
 
 async def _used(tools: Any) -> None:
@@ -144,11 +144,11 @@ async def _used(tools: Any) -> None:
         assert found is tools
 
 
-def equip(props: Props) -> None:
+def equip(context: SceneContext) -> None:
     """Make providers of tools whose names meet, and ask them for what they have."""
     from stepward.vm.remote.tools import McpTools
 
-    chance = props.chance
+    chance = context.chance
     servers = [
         StdioServer(
             chance.choice(("a", "b")), "serve", pins=pins_of(_tools(chance)) if chance.random() < 0.7 else NO_PINS
@@ -156,14 +156,14 @@ def equip(props: Props) -> None:
         for _ in range(chance.choice((0, 1, 2)))
     ]
     functions = chance.choice((None, {}, {"a.pay": len}, {"pay": len, "b.other": len}, json))
-    made = props.quiet(lambda: McpTools(servers, functions=functions))
+    made = context.quiet(lambda: McpTools(servers, functions=functions))
     if made is not None:
         names = ("a.pay", "b.pay", "a.other", "b.other", "pay", "dumps", "")
-        props.notes.add([made.has(name) for name in names], made.names(), made._patience, sorted(made._homes.items()))
+        context.notes.add([made.has(name) for name in names], made.names(), made._patience, sorted(made._homes.items()))
         if chance.random() < 0.5:
-            props.wait(_used(made))
+            context.wait(_used(made))
         with made:
-            props.do("functions alone", lambda: props.wait(made.require_current(["pay", "x"])))
+            context.do("functions alone", lambda: context.wait(made.require_current(["pay", "x"])))
         made.close()
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 from stepward.sabotage.recorded.remote.session import Session, pins_of
-from stepward.sabotage.recorded.stages.props import Props
+from stepward.sabotage.recorded.shared.context import SceneContext
 from stepward.sabotage.recorded.tabling import Table
 from stepward.vm import ToolContext
 from stepward.vm.remote.servers import StdioServer
@@ -29,8 +29,8 @@ def _show_link(letters: str, change: str, is_modern: Any) -> Any:
     from stepward.sabotage.recorded.remote.children import World, start_children
 
     with ExitStack() as stack:
-        props = Props(f"link {letters}", stack, {})
-        world = World(props)
+        context = SceneContext(f"link {letters}", stack, {})
+        world = World(context)
         world.is_modern = is_modern
         keyed = {"type": "object", "properties": {"idempotency_key": {"type": "string"}}}
         before: dict[str, dict[str, Any]] = {
@@ -38,30 +38,30 @@ def _show_link(letters: str, change: str, is_modern: Any) -> Any:
             "mail": {"description": "mails", "inputSchema": {"type": "object"}},
         }
         world.tools = {name: dict(tool) for name, tool in before.items()}
-        start_children(props, world)
+        start_children(context, world)
         server = StdioServer("world", "serve", pins=pins_of(world.tools))
-        session = Session(props, server, world)
+        session = Session(context, server, world)
         for letter in letters:
             _play(letter, session, before, change)
             session.settle()
         session.tools.close()
-        return props.notes.texts
+        return context.notes.texts
 
 
 def _play(letter: str, session: Session, before: dict[str, dict[str, Any]], change: str) -> None:
-    props, world, tools = session.props, session.world, session.tools
+    context, world, tools = session.context, session.world, session.tools
     schema = {"type": "object", "a": 1}
     changed = {**before["pay"], change: "x" if change == "description" else schema}
     match letter:
         case "p" | "m":
             name = "pay" if letter == "p" else "mail"
             world.answers = [{"content": [{"type": "text", "text": name}]}]
-            props.do(name, lambda: props.wait(tools.call(f"world.{name}", {"a": None}, _context())))
+            context.do(name, lambda: context.wait(tools.call(f"world.{name}", {"a": None}, _context())))
         case "q" | "r":
             names = ["world.pay", "world.mail"][: 1 + (letter == "r")]
-            props.do(names, lambda: props.wait(tools.require_current(names)))
+            context.do(names, lambda: context.wait(tools.require_current(names)))
         case "e":
-            props.do("list", lambda: sorted(props.wait(tools.listed("world"))))
+            context.do("list", lambda: sorted(context.wait(tools.listed("world"))))
         case "c":
             world.tools["pay"] = changed
         case "d":
@@ -78,7 +78,7 @@ def _play(letter: str, session: Session, before: dict[str, dict[str, Any]], chan
             world.odd_list = None if world.odd_list else {"code": -32603, "message": "no list"}
         case _:  # the server ends within a call
             world.answers = [None]
-            props.do("lost", lambda: props.wait(tools.call("world.mail", {}, _context())))
+            context.do("lost", lambda: context.wait(tools.call("world.mail", {}, _context())))
 
 
 def _links() -> Iterator[tuple[Any, ...]]:

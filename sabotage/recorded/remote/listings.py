@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.props import Act, Props, thing
+from stepward.sabotage.recorded.shared.context import Act, SceneContext, thing
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.remote.pins import MOST, NO_PINS, Listed, Pin, Pins
 from stepward.vm.remote.proposal import MAX_DEPTH, proposed, remarks, type_of
@@ -38,16 +38,16 @@ def drawn_tool(chance: Random, name: str) -> Listed:
     return Listed(name, chance.choice(_DESCRIPTIONS), chance.choice(_SCHEMAS), output, chance.choice(_HINTS))
 
 
-def pin_tools(props: Props) -> None:
+def pin_tools(context: SceneContext) -> None:
     """Pin tools, change them, and write and read files of pins."""
-    chance = props.chance
+    chance = context.chance
     tools = [drawn_tool(chance, name) for name in chance.sample(("pay", "mail", "a", "é"), chance.choice((0, 1, 3)))]
     pins = Pins.of(tools)
-    props.notes.add(pins.text(), hash(pins) == hash(Pins.of(reversed(tools))), pins == NO_PINS, len(NO_PINS.tools))
+    context.notes.add(pins.text(), hash(pins) == hash(Pins.of(reversed(tools))), pins == NO_PINS, len(NO_PINS.tools))
     for tool in tools:
         other = drawn_tool(chance, tool.name)
         changed = tool._replace(**{name: getattr(other, name) for name in chance.sample(Listed._fields[1:], 2)})
-        props.notes.add(changed, Pin.of(changed), pins.tools[tool.name].changes(Pin.of(changed)))
+        context.notes.add(changed, Pin.of(changed), pins.tools[tool.name].changes(Pin.of(changed)))
     data: Any = json.loads(pins.text())
     for _ in range(4):
         part = chance.choice(("version", "tools", "more", "none", "parts", "text"))
@@ -71,12 +71,12 @@ def pin_tools(props: Props) -> None:
             if part != "text"
             else chance.choice(("", "{", "[]", "7", "null", "\udc80", "[" * 10**5))
         )
-        file = props.file(text.encode("utf-8", "surrogateescape"))
-        props.do(part, lambda file=file: Pins.load(file))
-    props.do("nothing", lambda: Pins.load(props.folder / "nothing"))
+        file = context.file(text.encode("utf-8", "surrogateescape"))
+        context.do(part, lambda file=file: Pins.load(file))
+    context.do("nothing", lambda: Pins.load(context.folder / "nothing"))
     for size in (MOST, MOST + 1) if chance.random() < 0.1 else ():
-        padded = props.file(pins.text().encode().ljust(size))
-        props.do(size, lambda padded=padded: Pins.load(str(padded)))
+        padded = context.file(pins.text().encode().ljust(size))
+        context.do(size, lambda padded=padded: Pins.load(str(padded)))
 
 
 # -- proposals ---------------------------------------------------------------------------------------------------------
@@ -125,9 +125,9 @@ def drawn_schema(chance: Random, depth: int = 0) -> Any:
     return data
 
 
-def propose(props: Props) -> None:
+def propose(context: SceneContext) -> None:
     """Propose manifests for tools of chance."""
-    chance = props.chance
+    chance = context.chance
     for _ in range(3):
         defs = {"a": drawn_schema(chance, 1)}
         names = chance.sample(("a", "b", "c", "idempotency_key", "d" * 501, "x\ny"), 3)
@@ -136,16 +136,16 @@ def propose(props: Props) -> None:
         output = chance.choice((None, drawn_schema(chance)))
         tool = drawn_tool(chance, "pay")._replace(output_schema=output)
         tool = tool._replace(input_schema=schema) if chance.random() < 0.8 else tool
-        props.do("proposed", lambda tool=tool: proposed(tool))
-        props.do("remarks", lambda tool=tool: list(remarks(tool)))
+        context.do("proposed", lambda tool=tool: proposed(tool))
+        context.do("remarks", lambda tool=tool: list(remarks(tool)))
     for _ in range(4):
         schema = drawn_schema(chance)
-        props.do(schema, lambda schema=schema: type_of(schema, {"$defs": {"a": schema}}))
+        context.do(schema, lambda schema=schema: type_of(schema, {"$defs": {"a": schema}}))
     deep: Any = {"type": "string"}
     for _ in range(MAX_DEPTH + chance.choice((-1, 0, 1))):
         deep = {"items": deep}
-    props.do("deep", lambda: type_of(deep, deep))
-    props.do("own", lambda: type_of({"$ref": "#/$defs/a"}, {"$defs": {"a": {"$ref": "#/$defs/a"}}}))
+    context.do("deep", lambda: type_of(deep, deep))
+    context.do("own", lambda: type_of({"$ref": "#/$defs/a"}, {"$defs": {"a": {"$ref": "#/$defs/a"}}}))
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -186,9 +186,9 @@ VALUES: Final[tuple[Any, ...]] = (
 _STRUCTURED: Final[tuple[Any, ...]] = (None, None, None, {"a": 1}, [], 0, "")
 
 
-def read_answers(props: Props) -> None:
+def read_answers(context: SceneContext) -> None:
     """Read answers to calls, and write arguments."""
-    chance = props.chance
+    chance = context.chance
     for _ in range(6):
         parts = [
             thing(type="text", text=chance.choice(_TEXTS)) if chance.random() < 0.9 else thing(type="image")
@@ -198,10 +198,10 @@ def read_answers(props: Props) -> None:
         answer = thing(is_error=chance.random() < 0.2, structured_content=structured, content=parts)
         data = chance.choice(RETURNS)
         returns = None if data is None else TypeSpec.model_validate(data)
-        props.do(data, lambda answer=answer, returns=returns: output_of(answer, returns))
-        props.do("text", lambda answer=answer: text_of(answer, chance.choice((None, "…", ""))))
-        props.do("said", lambda: said(chance.choice(_TEXTS)))
-        props.do("sent", lambda: sent(chance.choice(VALUES)))
+        context.do(data, lambda answer=answer, returns=returns: output_of(answer, returns))
+        context.do("text", lambda answer=answer: text_of(answer, chance.choice((None, "…", ""))))
+        context.do("said", lambda: said(chance.choice(_TEXTS)))
+        context.do("sent", lambda: sent(chance.choice(VALUES)))
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -232,23 +232,25 @@ _URLS: Final = (
 )
 
 
-def set_up_servers(props: Props) -> None:
+def set_up_servers(context: SceneContext) -> None:
     """Make settings of servers, with names, addresses and variables at their edges."""
-    chance = props.chance
-    props.variable("SCENE_TOKEN", chance.choice(("Bearer x", "", None)))
-    props.variable("SCENE_TEAM", "red")
+    chance = context.chance
+    context.variable("SCENE_TOKEN", chance.choice(("Bearer x", "", None)))
+    context.variable("SCENE_TEAM", "red")
     for _ in range(8):
         name, url = chance.choice(_NAMES), chance.choice(_URLS)
-        props.do("name", lambda name=name: require_name(name))
-        props.do("url", lambda url=url: require_url(url))
+        context.do("name", lambda name=name: require_name(name))
+        context.do("url", lambda url=url: require_url(url))
         names = chance.sample(("SCENE_TOKEN", "SCENE_TEAM", "SCENE_NOTHING"), chance.choice((0, 1, 2)))
-        props.do("http", lambda url=url, name=name: HttpServer(name, url))
-        props.do("stdio", lambda name=name: StdioServer(name, "run", ("a",), folder=Path("here")))
+        context.do("http", lambda url=url, name=name: HttpServer(name, url))
+        context.do("stdio", lambda name=name: StdioServer(name, "run", ("a",), folder=Path("here")))
         headers = {f"X-{number}": one for number, one in enumerate(names)}
-        props.do("headers", lambda headers=headers: HttpServer("w", "https://h", headers).given_headers())
-        found = props.quiet(lambda names=tuple(names): StdioServer("w", "run", env=names).environment())
-        props.notes.add({one: value for one, value in (found or {}).items() if one != "PATH"}, "PATH" in (found or {}))
-        props.do("variable", lambda: variable("w", chance.choice(("SCENE_TOKEN", "SCENE_NOTHING"))))
+        context.do("headers", lambda headers=headers: HttpServer("w", "https://h", headers).given_headers())
+        found = context.quiet(lambda names=tuple(names): StdioServer("w", "run", env=names).environment())
+        context.notes.add(
+            {one: value for one, value in (found or {}).items() if one != "PATH"}, "PATH" in (found or {})
+        )
+        context.do("variable", lambda: variable("w", chance.choice(("SCENE_TOKEN", "SCENE_NOTHING"))))
 
 
 ACTS: Final[tuple[Act, ...]] = (*(pin_tools, pin_tools, propose, propose, read_answers, read_answers, set_up_servers),)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.remote import connections, link_tables, listings, tables
-from stepward.sabotage.recorded.stages.props import Act, Props, play, show_module
+from stepward.sabotage.recorded.shared.context import Act, SceneContext, play, show_module
 from stepward.sabotage.recorded.tabling import show_tables
 
 MODULES: Final = tuple(
@@ -16,10 +16,10 @@ MODULES: Final = tuple(
 )
 
 
-def show_constants(props: Props) -> None:
+def show_constants(context: SceneContext) -> None:
     """Show the constants of modules."""
-    for name in props.chance.sample(MODULES, 4):
-        show_module(props.notes, name)
+    for name in context.chance.sample(MODULES, 4):
+        show_module(context.notes, name)
 
 
 ACTS: Final[tuple[Act, ...]] = (
@@ -36,7 +36,7 @@ SCENES: Final = 300
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed on machines with these options, and return what came."""
     with ExitStack() as stack:
-        props = Props(seed, stack, options)
-        play(props, ACTS, OF_A_SCENE)
-        show_tables(props.notes, (*tables.TABLES, *link_tables.TABLES), seed, SCENES)
-        return props.notes
+        context = SceneContext(seed, stack, options)
+        play(context, ACTS, OF_A_SCENE)
+        show_tables(context.notes, (*tables.TABLES, *link_tables.TABLES), seed, SCENES)
+        return context.notes

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.recorded.remote.listings import RETURNS, VALUES
-from stepward.sabotage.recorded.stages.props import Props
+from stepward.sabotage.recorded.shared.context import SceneContext
 from stepward.vm import ToolContext
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.remote.pins import Listed, Pins
@@ -58,16 +58,16 @@ _CHANGES: Final[dict[str, Any]] = {
 class Session:
     """Tools of a server in a scene, and all that is asked of them."""
 
-    def __init__(self, props: Props, server: Any, world: Any, functions: Any = None) -> None:
+    def __init__(self, context: SceneContext, server: Any, world: Any, functions: Any = None) -> None:
         from stepward.vm.remote import link
         from stepward.vm.remote.tools import McpTools
 
-        props.swap(link, "version", lambda name: f"the version of {name}")
-        self.props = props
-        self.chance = props.chance
+        context.swap(link, "version", lambda name: f"the version of {name}")
+        self.context = context
+        self.chance = context.chance
         self.world = world
         self.tools = McpTools([server], functions=functions, patience=5.0)
-        props.stack.callback(self.tools.close)
+        context.stack.callback(self.tools.close)
 
     def settle(self) -> None:
         """Let the connections come to rest."""
@@ -80,7 +80,7 @@ class Session:
 
     def play(self, number: int) -> None:
         """Ask something of the tools."""
-        props, chance, tools = self.props, self.chance, self.tools
+        context, chance, tools = self.context, self.chance, self.tools
         name = chance.choice(("world.pay", "world.pay", "world.mail", "world.look", "world.other", "plain", "missing"))
         match chance.choice(
             (
@@ -104,9 +104,9 @@ class Session:
                 self._call(name, args, number)
             case "require":
                 names = chance.sample(("world.pay", "world.mail", "plain", "world.other"), 2)
-                props.do(names, lambda: props.wait(tools.require_current(names)))
+                context.do(names, lambda: context.wait(tools.require_current(names)))
             case "list":
-                props.do("list", lambda: props.wait(tools.listed("world")))
+                context.do("list", lambda: context.wait(tools.listed("world")))
             case "change":
                 part = chance.choice(("description", "inputSchema", "outputSchema", "annotations"))
                 change = {part: _CHANGES[part]}
@@ -132,11 +132,11 @@ class Session:
         self.settle()
 
     def _call(self, name: str, args: dict[str, Any], number: int, says: str = "") -> None:
-        props, chance = self.props, self.chance
+        context, chance = self.context, self.chance
         self.world.answers = [chance.choice(_ANSWERS)]
         if says or chance.random() < 0.4:
             self.world.answers = [_text(says or "yes")]
         elif chance.random() < 0.03:
             self.world.answers = ["y" * ((8 << 20) + chance.choice((-1, 1)))]  # it comes in two parts, and a new line
-        context = _context(number, chance)
-        props.do(f"{name} {args}", lambda: props.wait(self.tools.call(name, args, context)))
+        told = _context(number, chance)
+        context.do(f"{name} {args}", lambda: context.wait(self.tools.call(name, args, told)))

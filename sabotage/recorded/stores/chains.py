@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.sabotage.stores.forging import chained
 from stepward.vm.journal.canonical import canonical, portable
 from stepward.vm.journal.chain import Anchor, check_chain, read_together
@@ -90,14 +90,14 @@ class _Lost(MemoryVault):
 class Made:
     """A sound run: its entries, and its secrets by reference; `erased` are those that a record says are erased."""
 
-    def __init__(self, desk: Desk, run: str, count: int) -> None:
+    def __init__(self, probe: Probe, run: str, count: int) -> None:
         self.run = run
         self.entries: list[Entry] = []
         self.secrets: dict[str, bytes] = {}
         self.erased: list[str] = []
-        self.key = desk.draw(None, *KEYS[:2])
+        self.key = probe.draw(None, *KEYS[:2])
         for seq in range(count):
-            kind, body, note = self._record(desk, seq)
+            kind, body, note = self._record(probe, seq)
             self.add(kind, body, note, 10**6 * (seq + 5))
 
     def add(self, kind: str, body: Any, note: Any, at: int) -> None:
@@ -109,37 +109,37 @@ class Made:
         )
         self.entries.append(made)
 
-    def _record(self, desk: Desk, seq: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    def _record(self, probe: Probe, seq: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
         body: dict[str, Any]
         note: dict[str, Any]
         if seq == 0:
             body = {"program": DOCUMENTS[0][0], "policies": [DOCUMENTS[1][0]], "inputs": {}}
-            if desk.some(0.2):
-                body["continues"] = desk.draw({"run": "before"}, {"run": 5}, "before", {})
-            if desk.some(0.1):
+            if probe.some(0.2):
+                body["continues"] = probe.draw({"run": "before"}, {"run": 5}, "before", {})
+            if probe.some(0.1):
                 body["turn"] = {"said": "x"}
-            note = {"run": self.run, **desk.draw({}, {"by": "ann"}, {"due": 5})}
-            return "started", body | desk.draw({}, {"inputs": {"card": self._sealed(desk)}}), note
-        if self.secrets and desk.some(0.2):
+            note = {"run": self.run, **probe.draw({}, {"by": "ann"}, {"due": 5})}
+            return "started", body | probe.draw({}, {"inputs": {"card": self._sealed(probe)}}), note
+        if self.secrets and probe.some(0.2):
             self.erased = sorted(self.secrets)
             return "erased", {"references": self.erased}, {}
-        kind = desk.draw(*KINDS, "moved")
+        kind = probe.draw(*KINDS, "moved")
         body = {
-            "step": desk.draw("a", "#x", "é\U0001f600"),
-            "output": desk.draw(1, 2**60, None, ["x"], {"b": 1, "a": 2}),
+            "step": probe.draw("a", "#x", "é\U0001f600"),
+            "output": probe.draw(1, 2**60, None, ["x"], {"b": 1, "a": 2}),
         }
         if kind in ("governed", "moved"):
             body |= {"policies": [DOCUMENTS[2][0]], **({"program": DOCUMENTS[0][0]} if kind == "moved" else {})}
-        if desk.some(0.3):
-            body["output"] = {"of": [self._sealed(desk)]}
-        if desk.some(0.1):
+        if probe.some(0.3):
+            body["output"] = {"of": [self._sealed(probe)]}
+        if probe.some(0.1):
             body["frame"] = [["each", 1, 1, 0]]
-        return kind, body, desk.draw({}, {"due": 7}, {"tokens": 3}, {"time": 9})
+        return kind, body, probe.draw({}, {"due": 7}, {"tokens": 3}, {"time": 9})
 
-    def _sealed(self, desk: Desk) -> Any:
-        sealed, secret = seal(desk.draw("secret", 7, None, "#1"), desk.chance.randbytes)
-        if desk.some(0.05):
-            secret = secret[:16] + desk.draw(b'"#q"', b"x", b'"#v1:2"')
+    def _sealed(self, probe: Probe) -> Any:
+        sealed, secret = seal(probe.draw("secret", 7, None, "#1"), probe.chance.randbytes)
+        if probe.some(0.05):
+            secret = secret[:16] + probe.draw(b'"#q"', b"x", b'"#v1:2"')
             sealed = sealed._replace(commitment=commitment(secret))
         self.secrets[sealed.reference] = secret
         return sealed
@@ -166,140 +166,140 @@ class Made:
         elif self.erased:
             journal.vault.erase(self.run)
 
-    def receipt(self, desk: Desk) -> Receipt:
+    def receipt(self, probe: Probe) -> Receipt:
         """Return a receipt of one of its records, mostly a right one."""
-        entry, run, key = desk.chance.choice(self.entries), self.run, self.key
+        entry, run, key = probe.chance.choice(self.entries), self.run, self.key
         seq, digest = entry.seq, entry.digest
-        match desk.draw(0, 1, 2, 3, 4, 5, 6, 7, 8, 9):
+        match probe.draw(0, 1, 2, 3, 4, 5, 6, 7, 8, 9):
             case 0:
-                seq += desk.draw(1, 2, -1)
+                seq += probe.draw(1, 2, -1)
             case 1:
                 digest = bytes(32)
             case 2:
                 run = "another"
             case 3:
-                key = desk.draw(KEYS[2], None)
-        return Receipt.give(run, seq, digest, desk.draw("SUCCESS", "RUNNING"), NO_DIGEST, key)
+                key = probe.draw(KEYS[2], None)
+        return Receipt.give(run, seq, digest, probe.draw("SUCCESS", "RUNNING"), NO_DIGEST, key)
 
 
-def chains(desk: Desk) -> None:
+def chains(probe: Probe) -> None:
     """Verify runs that are sound, and changed in one or two places."""
     for number in range(3):
-        made = Made(desk, f"r{number}", desk.draw(1, 2, 3, 5, 6, 8))
+        made = Made(probe, f"r{number}", probe.draw(1, 2, 3, 5, 6, 8))
         journal = MemoryJournal()
         made.store(journal)
         told = Told(journal)
         told.entries[made.run], told.heads[made.run] = list(made.entries), [made.head()]
         for entry in made.entries:
-            desk.note(entry)
-        receipts = [made.receipt(desk) for _ in range(desk.draw(0, 1, 2, 3))]
-        keys = [key.public for key in KEYS[: desk.draw(0, 0, 0, 1, 2)]]
-        for _ in range(desk.draw(0, 1, 1, 1, 2)):
-            change = desk.chance.choice(_CHANGES)
-            desk.note(change.__name__)
-            change(desk, told, made)
-        desk.note("together", read_together(told, made.run))
-        replay = desk.draw(None, _replayed)
-        _show(desk, partial(verify, told, made.run, keys=keys, receipts=receipts, replay=replay))
-        _check(desk, told, made, receipts)
+            probe.note(entry)
+        receipts = [made.receipt(probe) for _ in range(probe.draw(0, 1, 2, 3))]
+        keys = [key.public for key in KEYS[: probe.draw(0, 0, 0, 1, 2)]]
+        for _ in range(probe.draw(0, 1, 1, 1, 2)):
+            change = probe.chance.choice(_CHANGES)
+            probe.note(change.__name__)
+            change(probe, told, made)
+        probe.note("together", read_together(told, made.run))
+        replay = probe.draw(None, _replayed)
+        _show(probe, partial(verify, told, made.run, keys=keys, receipts=receipts, replay=replay))
+        _check(probe, told, made, receipts)
 
 
 def _replayed(entries: Sequence[Entry], records: Sequence[Record]) -> list[Fault]:
     return [Fault("r", record.seq, f"replayed {record.kind} of {len(entries)}") for record in records[:1]]
 
 
-def _show(desk: Desk, work: Callable[[], Verdict]) -> None:
-    found = desk.quietly("verify", work)
+def _show(probe: Probe, work: Callable[[], Verdict]) -> None:
+    found = probe.quietly("verify", work)
     if found is not None:
-        desk.note(found, found.is_intact, [str(fault) for fault in found.faults])
+        probe.note(found, found.is_intact, [str(fault) for fault in found.faults])
 
 
-def _check(desk: Desk, told: Told, made: Made, receipts: Sequence[Receipt]) -> None:
+def _check(probe: Probe, told: Told, made: Made, receipts: Sequence[Receipt]) -> None:
     """Check the chain alone."""
     head = told.head(made.run)
     anchors = [Anchor(one.seq, one.digest) for one in receipts]
     readable = head is None or (type(head.seq) is int and type(head.digest) is bytes)
-    chain = desk.quietly(
+    chain = probe.quietly(
         "chain",
         lambda: check_chain(
-            made.run, told.read(made.run), head if readable else None, anchors, is_head_forged=desk.some(0.5)
+            made.run, told.read(made.run), head if readable else None, anchors, is_head_forged=probe.some(0.5)
         ),
     )
     if chain is not None:
-        desk.note(chain.faults, chain.last, chain.digests, sorted(chain.records), chain.sealed)
+        probe.note(chain.faults, chain.last, chain.digests, sorted(chain.records), chain.sealed)
 
 
-def many(desk: Desk) -> None:
+def many(probe: Probe) -> None:
     """Verify all runs of a store, of which some were pruned, with receipts of some, and of some that are gone."""
     journal, receipts = MemoryJournal(), []
-    for number in range(desk.draw(1, 2, 3)):
-        made = Made(desk, f"r{number}", desk.draw(1, 3))
+    for number in range(probe.draw(1, 2, 3)):
+        made = Made(probe, f"r{number}", probe.draw(1, 3))
         made.store(journal)
-        receipts += [made.receipt(desk) for _ in range(desk.draw(0, 1, 2))]
-        if desk.some(0.4):
-            prune(desk, journal, made)
-    if desk.some(0.5):
-        receipts.append(Receipt.give("gone", 0, bytes(32), "SUCCESS", bytes(32), desk.draw(None, KEYS[0])))
-    keys = [key.public for key in KEYS[: desk.draw(0, 1, 2)]]
+        receipts += [made.receipt(probe) for _ in range(probe.draw(0, 1, 2))]
+        if probe.some(0.4):
+            prune(probe, journal, made)
+    if probe.some(0.5):
+        receipts.append(Receipt.give("gone", 0, bytes(32), "SUCCESS", bytes(32), probe.draw(None, KEYS[0])))
+    keys = [key.public for key in KEYS[: probe.draw(0, 1, 2)]]
     told = Told(journal)
-    if desk.some(0.3):
-        told.texts[DOCUMENTS[desk.draw(0, 1, 2)][0]] = desk.draw(None, b"other", "text")
-    replay = desk.draw(None, lambda run, own: lambda entries, _: [Fault(run, None, f"{len(own)} {len(entries)}")])
+    if probe.some(0.3):
+        told.texts[DOCUMENTS[probe.draw(0, 1, 2)][0]] = probe.draw(None, b"other", "text")
+    replay = probe.draw(None, lambda run, own: lambda entries, _: [Fault(run, None, f"{len(own)} {len(entries)}")])
     for verdict in verify_all(told, keys=keys, receipts=receipts, replay=replay):
-        desk.note(verdict, told.reads)
+        probe.note(verdict, told.reads)
 
 
-def prune(desk: Desk, journal: Journal, made: Made) -> Pruned:
+def prune(probe: Probe, journal: Journal, made: Made) -> Pruned:
     """Prune a run of a store, mostly in the right way."""
-    status, by = desk.draw("SUCCESS", "FAILED"), desk.draw(None, "ann")
+    status, by = probe.draw("SUCCESS", "FAILED"), probe.draw(None, "ann")
     digests = tuple(entry.digest for entry in made.entries)
     kept = Pruned(made.run, "p", DOCUMENTS[0][0], status, NO_DIGEST, digests, 7_000_000, 9_000_000, by)
     kept = kept.signed(made.key)
     text = kept.to_bytes()
-    if desk.some(0.2):
-        text = desk.draw(text[:-1], text.replace(b'"r', b'"q'), b"", text.replace(b"p", b"q", 1))
-    desk.ask("prune", journal.prune, made.head(), text)
+    if probe.some(0.2):
+        text = probe.draw(text[:-1], text.replace(b'"r', b'"q'), b"", text.replace(b"p", b"q", 1))
+    probe.ask("prune", journal.prune, made.head(), text)
     return kept
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def _record(desk: Desk, told: Told, made: Made) -> None:
+def _record(probe: Probe, told: Told, made: Made) -> None:
     """Change a byte of a record, perhaps with its digest."""
     entries = told.entries[made.run]
     if not entries:
         return
-    at = desk.chance.randrange(len(entries))
+    at = probe.chance.randrange(len(entries))
     old = entries[at]
     if not isinstance(old.record, bytes):
         return
-    change = desk.draw((b'"at":', b'"at":1'), (b'"v":', b'"v": '), (b'"v":1', b'"v":10'), (b'"seq":', b'"seq":1'))
-    change = desk.draw(
+    change = probe.draw((b'"at":', b'"at":1'), (b'"v":', b'"v": '), (b'"v":1', b'"v":10'), (b'"seq":', b'"seq":1'))
+    change = probe.draw(
         change, change, (b"}", b""), (b'"kind"', b'"kine"'), (b"{", b"["), (b'"note":{', b'"note":{"#":"#q",')
     )
     record = old.record.replace(*change, 1)
-    digest = sha256(b"stepward.record.1\n" + record).digest() if desk.some(0.5) else old.digest
+    digest = sha256(b"stepward.record.1\n" + record).digest() if probe.some(0.5) else old.digest
     entries[at] = Entry(old.seq, record, digest)
 
 
-def _body(desk: Desk, told: Told, made: Made) -> None:
+def _body(probe: Probe, told: Told, made: Made) -> None:
     """Write a record anew with other content; all that follow, or none, are chained again."""
-    at = desk.chance.randrange(len(made.entries))
+    at = probe.chance.randrange(len(made.entries))
     entries = told.entries[made.run] = list(made.entries)
     before = entries[at - 1].digest if at else NO_DIGEST
-    kind, body, note, at_time = _other(desk, made)
-    prev = desk.draw(before, before, bytes(32), b"\x01" * 32)
-    entries[at] = write_record(at, prev, kind, body, note, at_time, desk.draw(1, 2, 9, 10))
-    if desk.some(0.4):
+    kind, body, note, at_time = _other(probe, made)
+    prev = probe.draw(before, before, bytes(32), b"\x01" * 32)
+    entries[at] = write_record(at, prev, kind, body, note, at_time, probe.draw(1, 2, 9, 10))
+    if probe.some(0.4):
         rest = [json.loads(entry.record) for entry in entries[at + 1 :]]
         entries[at + 1 :] = chained(rest, at + 1, entries[at].digest)
-    elif at == len(entries) - 1 and desk.some(0.6):
+    elif at == len(entries) - 1 and probe.some(0.6):
         told.heads[made.run] = [Head(made.run, at, entries[at].digest, None)]
 
 
-def _other(desk: Desk, made: Made) -> tuple[str, str, str, int]:
-    named = desk.chance.choice(sorted(made.secrets) or ["none"])
+def _other(probe: Probe, made: Made) -> tuple[str, str, str, int]:
+    named = probe.chance.choice(sorted(made.secrets) or ["none"])
     texts = ("{}", '{"references":5}', f'{{"references":["{named}"]}}', '{"x":"#q1"}', '{"x":"#n01"}', '{"x":1.5}')
     bodies = (
         *texts,
@@ -308,20 +308,20 @@ def _other(desk: Desk, made: Made) -> tuple[str, str, str, int]:
         '{"program":5,"policies":[]}',
         '{"b":1,"a":2}',
     )
-    started = canonical({"program": DOCUMENTS[0][0], "policies": desk.draw([5], ["none"], [])})
+    started = canonical({"program": DOCUMENTS[0][0], "policies": probe.draw([5], ["none"], [])})
     notes = ("{}", canonical({"run": made.run}), '{"run":"other"}')
-    return desk.draw("started", "erased", "attempt"), desk.draw(*bodies, started), desk.draw(*notes), 5
+    return probe.draw("started", "erased", "attempt"), probe.draw(*bodies, started), probe.draw(*notes), 5
 
 
-def _links(desk: Desk, told: Told, made: Made) -> None:
+def _links(probe: Probe, told: Told, made: Made) -> None:
     """Write some records anew, each with its own digest; those that follow name the ones of before."""
     entries = told.entries[made.run] = list(made.entries)
-    for at in sorted(desk.chance.sample(range(len(entries)), min(len(entries), desk.draw(1, 2, 2, 3)))):
+    for at in sorted(probe.chance.sample(range(len(entries)), min(len(entries), probe.draw(1, 2, 2, 3)))):
         kind, note = ("attempt", "{}") if at else ("started", canonical({"run": made.run}))
         before = (made.entries[at - 1].digest, entries[at - 1].digest) if at else (NO_DIGEST, NO_DIGEST)
-        entries[at] = write_record(at, desk.draw(*before), kind, desk.draw(*_LINKED), note, 5)
+        entries[at] = write_record(at, probe.draw(*before), kind, probe.draw(*_LINKED), note, 5)
     last = entries[-1]
-    if desk.some(0.5):
+    if probe.some(0.5):
         told.heads[made.run] = [Head(made.run, last.seq, last.digest, None)]
 
 
@@ -331,20 +331,20 @@ _LINKED: Final = (
 )  # fmt: skip
 
 
-def _another(desk: Desk, told: Told, made: Made) -> None:
+def _another(probe: Probe, told: Told, made: Made) -> None:
     """Put another run in its place."""
-    other = Made(desk, desk.draw("other", made.run), desk.draw(1, 3))
+    other = Made(probe, probe.draw("other", made.run), probe.draw(1, 3))
     told.entries[made.run] = other.entries
-    told.heads[made.run] = [desk.draw(other.head(), other.head()._replace(run=made.run))]
+    told.heads[made.run] = [probe.draw(other.head(), other.head()._replace(run=made.run))]
 
 
-def _order(desk: Desk, told: Told, made: Made) -> None:
+def _order(probe: Probe, told: Told, made: Made) -> None:
     """Remove, repeat or exchange entries."""
     entries = told.entries[made.run]
-    at = desk.chance.randrange(len(entries)) if entries else 0
-    match desk.draw(0, 1, 2, 3, 4):
+    at = probe.chance.randrange(len(entries)) if entries else 0
+    match probe.draw(0, 1, 2, 3, 4):
         case 0:
-            del entries[at : at + desk.draw(1, 1, 2)]
+            del entries[at : at + probe.draw(1, 1, 2)]
         case 1:
             entries[at:at] = entries[at : at + 1]
         case 2:
@@ -355,12 +355,12 @@ def _order(desk: Desk, told: Told, made: Made) -> None:
             del entries[at:]
 
 
-def _types(desk: Desk, told: Told, made: Made) -> None:
+def _types(probe: Probe, told: Told, made: Made) -> None:
     """Give a column of an entry a wrong type or value."""
     entries = told.entries[made.run]
     if entries:
-        at = desk.chance.randrange(len(entries))
-        name, value = desk.draw(
+        at = probe.chance.randrange(len(entries))
+        name, value = probe.draw(
             ("seq", "1"), ("seq", None), ("seq", -1), ("seq", True), ("record", "text"), ("digest", None),
             ("digest", b""), ("digest", bytes(32)), ("seq", 99), ("record", b"\xff"), ("record", b"[]"),
             ("record", b"{}"),
@@ -368,12 +368,12 @@ def _types(desk: Desk, told: Told, made: Made) -> None:
         entries[at] = entries[at]._replace(**{name: value})
 
 
-def _head(desk: Desk, told: Told, made: Made) -> None:
+def _head(probe: Probe, told: Told, made: Made) -> None:
     """Change the stored head."""
     head: Any = made.head()
-    early = made.entries[desk.chance.randrange(len(made.entries))]
+    early = made.entries[probe.chance.randrange(len(made.entries))]
     told.heads[made.run] = [
-        desk.draw(
+        probe.draw(
             None, head._replace(seq="1"), head._replace(digest="x"), head._replace(signature="s"),
             head._replace(run="q"),
             head._replace(seq=head.seq + 1), head._replace(seq=head.seq + 3, digest=bytes(32)), head._replace(seq=-1),
@@ -385,36 +385,36 @@ def _head(desk: Desk, told: Told, made: Made) -> None:
     ]  # fmt: skip
 
 
-def _grow(desk: Desk, told: Told, made: Made) -> None:
+def _grow(probe: Probe, told: Told, made: Made) -> None:
     """Let the run grow while it is read."""
-    early = made.entries[desk.chance.randrange(len(made.entries))]
+    early = made.entries[probe.chance.randrange(len(made.entries))]
     first = Head(made.run, early.seq, early.digest, None)
-    told.heads[made.run] = [first, desk.draw(made.head(), first, None), first]
+    told.heads[made.run] = [first, probe.draw(made.head(), first, None), first]
 
 
-def _line(desk: Desk, told: Told, made: Made) -> None:
+def _line(probe: Probe, told: Told, made: Made) -> None:
     """Damage the line in the list of runs."""
-    told.lines[made.run] = desk.draw(None, Row.read((made.run, "p", 5, 1, 0.0, 0.0, 0.0)))
+    told.lines[made.run] = probe.draw(None, Row.read((made.run, "p", 5, 1, 0.0, 0.0, 0.0)))
 
 
-def _document(desk: Desk, told: Told, made: Made) -> None:
+def _document(probe: Probe, told: Told, made: Made) -> None:
     """Lose or change a document."""
     del made
-    told.texts[DOCUMENTS[desk.draw(0, 1)][0]] = desk.draw(None, b"other", "text")
+    told.texts[DOCUMENTS[probe.draw(0, 1)][0]] = probe.draw(None, b"other", "text")
 
 
-def _values(desk: Desk, told: Told, made: Made) -> None:
+def _values(probe: Probe, told: Told, made: Made) -> None:
     """Lose or change values of the vault."""
     inner = told.inner
     assert isinstance(inner, MemoryJournal)
-    told.lost = desk.draw(*[False] * 7, None)
+    told.lost = probe.draw(*[False] * 7, None)
     vault: dict[str, Any] = dict(made.secrets)
     for name in sorted(vault):
-        match desk.draw(0, 1, 2, 3, 4):
+        match probe.draw(0, 1, 2, 3, 4):
             case 0:
                 del vault[name]
             case 1:
-                vault[name] = desk.draw(b"", bytes(40), vault[name] + b" ", "text")
+                vault[name] = probe.draw(b"", bytes(40), vault[name] + b" ", "text")
             case 2:
                 vault[name] = TAG + bytes(40)
     inner.vault._secrets[made.run] = vault

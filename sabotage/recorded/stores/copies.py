@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.sabotage.recorded.stores.chains import DOCUMENTS, KEYS, Made, Told, prune
 from stepward.sabotage.recorded.stores.requests import quick
 from stepward.vm.journal.copying import copy_runs
@@ -48,48 +48,48 @@ class Busy(ThroughJournal):
         return not self._is_in_the_way("sign") and super().sign(head)
 
 
-def _store(desk: Desk, name: str) -> Journal:
-    if desk.some(0.85):
+def _store(probe: Probe, name: str) -> Journal:
+    if probe.some(0.85):
         return MemoryJournal()
-    made = SQLiteJournal(desk.path(name))
-    desk.stack.callback(made.close)
+    made = SQLiteJournal(probe.path(name))
+    probe.stack.callback(made.close)
     quick(made._file)
     return made
 
 
-def copies(desk: Desk) -> None:
+def copies(probe: Probe) -> None:
     """Copy a store to one that has some of its runs, twice; in between, runs go on, are signed, erased and pruned."""
-    source, target = _store(desk, "source.db"), _store(desk, "target.db")
-    runs = [Made(desk, f"r{number}", desk.draw(1, 1, 2, 4)) for number in range(desk.draw(1, 2, 3, 4))]
+    source, target = _store(probe, "source.db"), _store(probe, "target.db")
+    runs = [Made(probe, f"r{number}", probe.draw(1, 1, 2, 4)) for number in range(probe.draw(1, 2, 3, 4))]
     for made in runs:
-        is_there = desk.some(0.3)
+        is_there = probe.some(0.3)
         if is_there:
-            _have(desk, target, made)
-        made.store(source, desk.draw(*ROWS))
-        if desk.some(0.5 if is_there else 0.2):
-            prune(desk, source, made)
+            _have(probe, target, made)
+        made.store(source, probe.draw(*ROWS))
+        if probe.some(0.5 if is_there else 0.2):
+            prune(probe, source, made)
     _copy(
-        desk,
+        probe,
         source,
-        desk.draw(target, target, Busy(target, desk.draw(1, 2, 3, 9), desk.draw(("create",), ("append",)))),
+        probe.draw(target, target, Busy(target, probe.draw(1, 2, 3, 9), probe.draw(("create",), ("append",)))),
     )
-    _show(desk, target)
+    _show(probe, target)
     for made in runs:
-        if source.head(made.run) is not None and desk.some(0.5):
-            _go_on(desk, source, made)
-    _copy(desk, source, target)
-    _show(desk, target)
+        if source.head(made.run) is not None and probe.some(0.5):
+            _go_on(probe, source, made)
+    _copy(probe, source, target)
+    _show(probe, target)
 
 
-def _copy(desk: Desk, source: Journal, target: Journal) -> None:
+def _copy(probe: Probe, source: Journal, target: Journal) -> None:
     def due(journal: Journal, run: str) -> float | None:
         head = journal.head(run)
         return None if head is None or head.seq == 1 else 7.0 + head.seq
 
     told = Told(source)
-    if desk.some(0.3):
-        _damage(desk, told)
-    desk.ask("copied", lambda: list(copy_runs(_Still(told) if told.lines or told.texts else source, target, due)))
+    if probe.some(0.3):
+        _damage(probe, told)
+    probe.ask("copied", lambda: list(copy_runs(_Still(told) if told.lines or told.texts else source, target, due)))
 
 
 class _Still(ThroughJournal):
@@ -105,19 +105,19 @@ class _Still(ThroughJournal):
         pass
 
 
-def _damage(desk: Desk, told: Told) -> None:
+def _damage(probe: Probe, told: Told) -> None:
     """Let the source say something wrong of its first run."""
     run = next(told.names(), "none")
-    match desk.draw(0, 1, 2, 3, 4, 5, 5):
+    match probe.draw(0, 1, 2, 3, 4, 5, 5):
         case 5:
             told.texts["none"] = None
-            told.lost = desk.draw(None, {}, {"other": b"1"})
+            told.lost = probe.draw(None, {}, {"other": b"1"})
         case 0:
             told.lines[run] = None
         case 1:
             told.lines[run] = Row.read((run, 5, "s", 0, 0.0, 0.0, 0.0))
         case 2:
-            told.texts[DOCUMENTS[desk.draw(0, 1, 2)][0]] = desk.draw(None, b"other")
+            told.texts[DOCUMENTS[probe.draw(0, 1, 2)][0]] = probe.draw(None, b"other")
         case 3:
             told.texts["none"] = None
             told.heads[run] = [None]
@@ -126,14 +126,14 @@ def _damage(desk: Desk, told: Told) -> None:
             told.entries[run] = told.read(run)[:-1]
 
 
-def _have(desk: Desk, target: Journal, made: Made) -> None:
+def _have(probe: Probe, target: Journal, made: Made) -> None:
     """Let the target have something of a run: some or all records, other ones, more, values, or that it was pruned."""
-    match desk.draw("some", "some", "other", "more", "pruned", "erased", "all"):
+    match probe.draw("some", "some", "other", "more", "pruned", "erased", "all"):
         case "some":
-            some = made.entries[: desk.chance.randint(1, len(made.entries))]
+            some = made.entries[: probe.chance.randint(1, len(made.entries))]
             target.create(Append(made.run, -1, some, "RUNNING", 1.0, True), "p", "x", 0.0)
         case "other":
-            Made(desk, made.run, desk.draw(1, 2)).store(target)
+            Made(probe, made.run, probe.draw(1, 2)).store(target)
         case "more":
             before = len(made.entries)
             made.add("attempt", {"step": "z"}, {}, 5)
@@ -141,48 +141,48 @@ def _have(desk: Desk, target: Journal, made: Made) -> None:
             del made.entries[before:]
         case "pruned":
             made.store(target)
-            prune(desk, target, made)
+            prune(probe, target, made)
         case "erased":
             target.vault.erase(made.run)
         case _:
             made.store(target, "RUNNING")
 
 
-def _go_on(desk: Desk, source: Journal, made: Made) -> None:
+def _go_on(probe: Probe, source: Journal, made: Made) -> None:
     """Let a run of the source go on."""
     head = source.head(made.run)
     assert head is not None, "only runs that are there go on"
-    match desk.draw("append", "append", "sign", "erase", "prune", "prune", "lose", "lost"):
+    match probe.draw("append", "append", "sign", "erase", "prune", "prune", "lose", "lost"):
         case "append" | "lost" as how:
             if how == "lost":
-                desk.ask("lose", source.vault.erase, made.run)
+                probe.ask("lose", source.vault.erase, made.run)
             before = len(made.entries)
-            for _ in range(desk.draw(1, 2)):
+            for _ in range(probe.draw(1, 2)):
                 made.add("attempt", {"step": "later"}, {}, 9)
-            append = Append(made.run, before - 1, made.entries[before:], desk.draw(*ROWS), 8.0, True, made.signature())
-            desk.ask("go on", source.append, append, None)
+            append = Append(made.run, before - 1, made.entries[before:], probe.draw(*ROWS), 8.0, True, made.signature())
+            probe.ask("go on", source.append, append, None)
         case "sign":
             made.key = KEYS[2]
-            desk.ask("sign", source.sign, made.head())
+            probe.ask("sign", source.sign, made.head())
         case "erase":
             before = len(made.entries)
             made.erased = sorted(made.secrets)
             made.add("erased", {"references": made.erased}, {}, 9)
             append = Append(made.run, before - 1, made.entries[before:], "SUCCESS", 8.0, True, made.signature())
-            desk.ask("erase", source.append, append, None)
-            desk.ask("erase", source.vault.erase, made.run)
+            probe.ask("erase", source.append, append, None)
+            probe.ask("erase", source.vault.erase, made.run)
         case "prune":
-            prune(desk, source, made)
+            prune(probe, source, made)
         case _:
-            desk.ask("lose", source.vault.erase, made.run)
+            probe.ask("lose", source.vault.erase, made.run)
 
 
-def _show(desk: Desk, store: Journal) -> None:
+def _show(probe: Probe, store: Journal) -> None:
     for row in store.rows():
-        desk.note(row, store.head(row.run), store.read(row.run), store.vault.get(row.run))
-    desk.note(list(store.names()), [(run, store.kept(run)) for run in store.pruned()])
-    desk.note([store.document(digest) for digest, _ in DOCUMENTS], [store.due(time) for time in (0.0, 6.0, 7.0, 99.0)])
-    desk.note(store.claim("end", 9.0, 1.0, 2), store.opened())
+        probe.note(row, store.head(row.run), store.read(row.run), store.vault.get(row.run))
+    probe.note(list(store.names()), [(run, store.kept(run)) for run in store.pruned()])
+    probe.note([store.document(digest) for digest, _ in DOCUMENTS], [store.due(time) for time in (0.0, 6.0, 7.0, 99.0)])
+    probe.note(store.claim("end", 9.0, 1.0, 2), store.opened())
 
 
 class _Moving(ThroughJournal):
@@ -203,23 +203,23 @@ class _Moving(ThroughJournal):
 # -- keys of a store ---------------------------------------------------------------------------------------------------
 
 
-def rotations(desk: Desk) -> None:
+def rotations(probe: Probe) -> None:
     """Sign the heads of a store with a new key, of which some are signed by others, and some are damaged."""
-    inner = _store(desk, "runs.db")
-    for number in range(desk.draw(1, 2, 3)):
-        made = Made(desk, f"r{number}", desk.draw(1, 3))
+    inner = _store(probe, "runs.db")
+    for number in range(probe.draw(1, 2, 3)):
+        made = Made(probe, f"r{number}", probe.draw(1, 3))
         made.store(inner)
-        if desk.some(0.3):
-            prune(desk, inner, made)
-    store: Journal = Busy(inner, desk.draw(0, 0, 1, 9, 10, 11, 30))
-    if desk.some(0.3):
+        if probe.some(0.3):
+            prune(probe, inner, made)
+    store: Journal = Busy(inner, probe.draw(0, 0, 1, 9, 10, 11, 30))
+    if probe.some(0.3):
         store = _Moving(store, SigningKey.from_seed(bytes([9]) * 32))
-    if desk.some(0.3):
+    if probe.some(0.3):
         told = Told(store)
-        told.texts[DOCUMENTS[0][0]] = desk.draw(None, b"other")
+        told.texts[DOCUMENTS[0][0]] = probe.draw(None, b"other")
         store = told
-    old = [key.public for key in desk.draw(KEYS[:1], KEYS[:2], KEYS[:0], KEYS[1:])]
-    replay = desk.draw(None, None, lambda run: lambda entries, _: [Fault(run, 0, "no")] if len(entries) == 1 else [])
-    for key in (desk.draw(*KEYS), SigningKey.from_seed(bytes([9]) * 32)):
-        desk.ask("signed", lambda key=key: list(sign_anew(store, key, old, replay)))
-    _show(desk, inner)
+    old = [key.public for key in probe.draw(KEYS[:1], KEYS[:2], KEYS[:0], KEYS[1:])]
+    replay = probe.draw(None, None, lambda run: lambda entries, _: [Fault(run, 0, "no")] if len(entries) == 1 else [])
+    for key in (probe.draw(*KEYS), SigningKey.from_seed(bytes([9]) * 32)):
+        probe.ask("signed", lambda key=key: list(sign_anew(store, key, old, replay)))
+    _show(probe, inner)

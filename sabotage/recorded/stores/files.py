@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.sabotage.recorded.stores.requests import pragmas, quick, schema
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
@@ -57,28 +57,28 @@ def _write(path: str, *statements: str | tuple[str, tuple[Any, ...]]) -> None:
 # -- older versions ----------------------------------------------------------------------------------------------------
 
 
-def older(desk: Desk) -> None:
+def older(probe: Probe) -> None:
     """Open a file of an older version, perhaps one that somebody has changed, and go on with its runs."""
-    version, path = desk.draw(1, 2, 3, 4), desk.path("old.db")
+    version, path = probe.draw(1, 2, 3, 4), probe.path("old.db")
     statements: list[Any] = [text for step in _STEPS[:version] for text in step]
     for number, status in enumerate(("RUNNING", "SUSPENDED", "SUCCESS")):
         row = (f"r{number}", "p", status, 0, bytes(32), None, 1.0, 2.0, "ann", 3, 4.0 + number)
         names = "run, program, status, seq, digest, signature, started, updated, holder, fence, expires"
         statements.append((f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * len(row))})", row))
         statements.append(("INSERT INTO records VALUES (?, 0, ?, ?)", (f"r{number}", b"one", bytes(32))))
-    owner = desk.draw(*[OWNER] * 6, 1)
-    marks = [f"PRAGMA application_id = {owner}", f"PRAGMA user_version = {version + desk.draw(*[0] * 5, 1, -1, 9)}"]
-    changes = _changes(desk) if desk.some(0.4) else ()
+    owner = probe.draw(*[OWNER] * 6, 1)
+    marks = [f"PRAGMA application_id = {owner}", f"PRAGMA user_version = {version + probe.draw(*[0] * 5, 1, -1, 9)}"]
+    changes = _changes(probe) if probe.some(0.4) else ()
     _write(path, *statements, *marks, *changes)
-    desk.note("version", version, marks, changes)
-    _open(desk, path, create=desk.draw(True, False))
+    probe.note("version", version, marks, changes)
+    _open(probe, path, create=probe.draw(True, False))
     with closing(sqlite3.connect(path)) as connection:
-        desk.note(pragmas(connection), schema(connection))
-        desk.note(connection.execute("SELECT * FROM runs ORDER BY number").fetchall())
+        probe.note(pragmas(connection), schema(connection))
+        probe.note(connection.execute("SELECT * FROM runs ORDER BY number").fetchall())
 
 
-def _changes(desk: Desk) -> tuple[str, ...]:
-    return desk.draw(
+def _changes(probe: Probe) -> tuple[str, ...]:
+    return probe.draw(
         ("CREATE TABLE more (a TEXT)",),
         ("CREATE VIEW seen AS SELECT run FROM runs",),
         ("CREATE TRIGGER eats AFTER INSERT ON records BEGIN DELETE FROM records; END",),
@@ -91,49 +91,49 @@ def _changes(desk: Desk) -> tuple[str, ...]:
     )
 
 
-def _open(desk: Desk, path: str, **more: Any) -> None:
+def _open(probe: Probe, path: str, **more: Any) -> None:
     """Open a file, and ask it a few things."""
-    made = desk.quietly("open", lambda: SQLiteJournal(path, **more))
+    made = probe.quietly("open", lambda: SQLiteJournal(path, **more))
     if made is None:
         return
     with closing(made) as store:
         quick(store._file)
-        desk.ask("rows", store.rows)
+        probe.ask("rows", store.rows)
         for run in ("r0", "r1", "new"):
-            desk.ask("head", store.head, run)
-            desk.ask("read", store.read, run)
-            desk.ask("acquire", store.acquire, run, "bob", 5.0, 1.0)
-        desk.ask("due", store.due, 6.0)
-        desk.ask("claim", store.claim, "cid", 9.0, 1.0, 9)
-        desk.ask("create", store.create, first("new"), "p", "ann", 1.0)
-        desk.ask("append", store.append, behind("new", entries(1), following(entries(1), 1)), 1)
-        desk.ask("switch", store.switch, Switch("tool:a", True, 1.0, "why", "ann"))
-        desk.ask("hold", store.hold, Lease("new", 1, NOW), "tool:a")
-        desk.ask("kept", store.kept, "r0")
+            probe.ask("head", store.head, run)
+            probe.ask("read", store.read, run)
+            probe.ask("acquire", store.acquire, run, "bob", 5.0, 1.0)
+        probe.ask("due", store.due, 6.0)
+        probe.ask("claim", store.claim, "cid", 9.0, 1.0, 9)
+        probe.ask("create", store.create, first("new"), "p", "ann", 1.0)
+        probe.ask("append", store.append, behind("new", entries(1), following(entries(1), 1)), 1)
+        probe.ask("switch", store.switch, Switch("tool:a", True, 1.0, "why", "ann"))
+        probe.ask("hold", store.hold, Lease("new", 1, NOW), "tool:a")
+        probe.ask("kept", store.kept, "r0")
 
 
 # -- other files -------------------------------------------------------------------------------------------------------
 
 
-def other(desk: Desk) -> None:
+def other(probe: Probe) -> None:
     """Open what is no journal: nothing, a folder, a text, an empty file, a file of another program, a damaged one."""
-    for how in desk.chance.sample(sorted(_OTHERS), 4):
-        path = desk.path(f"{how}.db")
-        desk.note("what", how)
+    for how in probe.chance.sample(sorted(_OTHERS), 4):
+        path = probe.path(f"{how}.db")
+        probe.note("what", how)
         _OTHERS[how](path)
-        create = desk.draw(True, False)
-        _open(desk, path, create=create)
+        create = probe.draw(True, False)
+        _open(probe, path, create=create)
         if os.path.isfile(path):
-            desk.note(oct(os.stat(path).st_mode) if how == "none" else "", os.path.exists(f"{path}.vault"))
-    for name in ("", ":memory:", desk.path("none/x.db")):
-        desk.quietly("open", lambda name=name: SQLiteJournal(name))
-    link, vault = desk.path("link.db"), desk.path("real.db.vault")
-    os.symlink(desk.path("real.db"), link)
+            probe.note(oct(os.stat(path).st_mode) if how == "none" else "", os.path.exists(f"{path}.vault"))
+    for name in ("", ":memory:", probe.path("none/x.db")):
+        probe.quietly("open", lambda name=name: SQLiteJournal(name))
+    link, vault = probe.path("link.db"), probe.path("real.db.vault")
+    os.symlink(probe.path("real.db"), link)
     with closing(SQLiteJournal(link)) as store:
         store.vault.put("r", {"a": b"1"})
-        os.remove(desk.path("real.db"))
-        desk.quietly("gone", lambda: _frozen(store))
-    desk.note("link", os.path.exists(desk.path("real.db")), os.path.exists(vault), oct(os.stat(vault).st_mode))
+        os.remove(probe.path("real.db"))
+        probe.quietly("gone", lambda: _frozen(store))
+    probe.note("link", os.path.exists(probe.path("real.db")), os.path.exists(vault), oct(os.stat(vault).st_mode))
 
 
 def _frozen(store: Journal) -> int:
@@ -174,11 +174,11 @@ _OTHERS: Final[dict[str, Callable[[str], None]]] = {
 }
 
 
-def pages(desk: Desk) -> None:
+def pages(probe: Probe) -> None:
     """List more runs than one query returns, of which some were pruned."""
-    path, count = desk.path("many.db"), desk.draw(999, 1000, 1001, 2001)
+    path, count = probe.path("many.db"), probe.draw(999, 1000, 1001, 2001)
     with closing(SQLiteJournal(path)) as store:
-        kept = desk.draw("NULL", "CASE number % 500 WHEN 0 THEN x'00' END")
+        kept = probe.draw("NULL", "CASE number % 500 WHEN 0 THEN x'00' END")
         numbers = f"WITH RECURSIVE n (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM n WHERE number < {count})"
         names = "run, program, status, seq, digest, started, updated, holder, fence, expires, kept"
         _write(
@@ -187,16 +187,16 @@ def pages(desk: Desk) -> None:
             f" SELECT 'r' || number, 'p', 's', 0, x'00', number, 1, '', 1, 0, {kept} FROM n",
         )
         for found in (list(store.names()), list(store.pruned())):
-            desk.note(len(found), found[:2], found[-2:], sum(int(name[1:]) for name in found))
-        desk.note(len(store.rows()), [row.run for row in store.rows(limit=2)], len(store.rows(since=7.0)))
+            probe.note(len(found), found[:2], found[-2:], sum(int(name[1:]) for name in found))
+        probe.note(len(store.rows()), [row.run for row in store.rows(limit=2)], len(store.rows(since=7.0)))
 
 
 # -- wrong types -------------------------------------------------------------------------------------------------------
 
 
-def odd(desk: Desk) -> None:
+def odd(probe: Probe) -> None:
     """Put values of wrong types into the columns of a file, and read it."""
-    path = desk.path("odd.db")
+    path = probe.path("odd.db")
     with closing(SQLiteJournal(path)) as store:
         quick(store._file)
         for run in ("r0", "r1"):
@@ -204,134 +204,134 @@ def odd(desk: Desk) -> None:
         store.put_document("d", b"1")
         store.switch(Switch("tool:a", True, 1.0, "why", "ann"))
         store.vault.put("r0", {"a": b"1"})
-        for _ in range(desk.draw(1, 1, 2)):
-            column, value = desk.draw(*_COLUMNS), desk.draw(*_ODD)
-            desk.note("odd", column, value)
-            _odd(desk, path, f"UPDATE OR IGNORE runs SET {column} = ? WHERE run = 'r0'", value)
-        table, column = desk.draw(
+        for _ in range(probe.draw(1, 1, 2)):
+            column, value = probe.draw(*_COLUMNS), probe.draw(*_ODD)
+            probe.note("odd", column, value)
+            _odd(probe, path, f"UPDATE OR IGNORE runs SET {column} = ? WHERE run = 'r0'", value)
+        table, column = probe.draw(
             ("records", "record"), ("records", "digest"), ("records", "seq"), ("documents", "text")
         )
-        value = desk.draw(*_ODD[:4])
-        desk.note(table, column, value)
-        _odd(desk, path, f"UPDATE OR IGNORE {table} SET {column} = ?", value)
-        _read(desk, store)
+        value = probe.draw(*_ODD[:4])
+        probe.note(table, column, value)
+        _odd(probe, path, f"UPDATE OR IGNORE {table} SET {column} = ?", value)
+        _read(probe, store)
 
 
-def _odd(desk: Desk, path: str, statement: str, value: Any) -> None:
+def _odd(probe: Probe, path: str, statement: str, value: Any) -> None:
     try:
         _write(path, (statement, (value,)))
     except sqlite3.IntegrityError:
-        desk.note("the file does not take it")
+        probe.note("the file does not take it")
 
 
-def _read(desk: Desk, store: Journal) -> None:
-    desk.ask("rows", store.rows)
-    desk.ask("rows", store.rows, ["running"], since=0.0)
-    desk.ask("names", lambda: (list(store.names()), list(store.pruned())))
+def _read(probe: Probe, store: Journal) -> None:
+    probe.ask("rows", store.rows)
+    probe.ask("rows", store.rows, ["running"], since=0.0)
+    probe.ask("names", lambda: (list(store.names()), list(store.pruned())))
     for run in ("r0", "r1", "text"):
-        desk.ask("row", store.row, run)
-        desk.ask("head", store.head, run)
-        desk.ask("read", store.read, run)
-        found = desk.quietly("verify", lambda run=run: verify(store, run))
+        probe.ask("row", store.row, run)
+        probe.ask("head", store.head, run)
+        probe.ask("read", store.read, run)
+        found = probe.quietly("verify", lambda run=run: verify(store, run))
         if found is not None:
-            desk.note(found.records, found.faults)
-    desk.ask("due", store.due, 10.0**6)
-    desk.ask("document", store.document, "d")
-    desk.ask("acquire", store.acquire, "r0", "bob", NOW, 1.0)
-    desk.ask("append", store.append, behind("r0", entries(2), following(entries(2), 1)), None)
-    desk.ask("claim", store.claim, "cid", NOW + 10.0, 1.0, 9)
-    desk.ask("rows", store.rows)
+            probe.note(found.records, found.faults)
+    probe.ask("due", store.due, 10.0**6)
+    probe.ask("document", store.document, "d")
+    probe.ask("acquire", store.acquire, "r0", "bob", NOW, 1.0)
+    probe.ask("append", store.append, behind("r0", entries(2), following(entries(2), 1)), None)
+    probe.ask("claim", store.claim, "cid", NOW + 10.0, 1.0, 9)
+    probe.ask("rows", store.rows)
 
 
-def rows(desk: Desk) -> None:
+def rows(probe: Probe) -> None:
     """Read rows of a list of runs, of which some values have wrong types."""
     for _ in range(8):
         values = ["r", "p", "s", 1, 2.0, 3.0, 0.0]
-        for _ in range(desk.draw(0, 1, 1, 2)):
-            values[desk.chance.randrange(7)] = desk.draw(*_ODD, True)
-        desk.ask("row", Row.read, values)
+        for _ in range(probe.draw(0, 1, 1, 2)):
+            values[probe.chance.randrange(7)] = probe.draw(*_ODD, True)
+        probe.ask("row", Row.read, values)
 
 
 # -- the file itself ---------------------------------------------------------------------------------------------------
 
 
-def layouts(desk: Desk) -> None:
+def layouts(probe: Probe) -> None:
     """Open files with layouts of a scene's own, which two connections share without patience."""
     tables = ("CREATE TABLE one (a TEXT)", "CREATE TABLE two (b INTEGER, c TEXT)")
-    mode, level = desk.draw(("wal", "FULL"), ("delete", "EXTRA"), ("wal", "OFF"), ("memory", "FULL"), ("WAL", "FULL"))
+    mode, level = probe.draw(("wal", "FULL"), ("delete", "EXTRA"), ("wal", "OFF"), ("memory", "FULL"), ("WAL", "FULL"))
     upgrades = (("ALTER TABLE two ADD COLUMN c TEXT",), (tables[0],))
     layout = Layout("box", 77, 3, mode, level, tables, patience=0.01, cure="make another", upgrades=upgrades)
-    path, name = desk.path("box.db"), desk.draw("box", "the box")
-    version = desk.draw(0, 1, 2, 3, 4)
+    path, name = probe.path("box.db"), probe.draw("box", "the box")
+    version = probe.draw(0, 1, 2, 3, 4)
     if version:
-        made = ("CREATE TABLE two (b INTEGER)", *upgrades[0], *upgrades[1])[: version + desk.draw(0, 0, 0, 1)]
+        made = ("CREATE TABLE two (b INTEGER)", *upgrades[0], *upgrades[1])[: version + probe.draw(0, 0, 0, 1)]
         _write(path, *made, "PRAGMA application_id = 77", f"PRAGMA user_version = {version}")
-    file = desk.quietly("open", lambda: DatabaseFile(path, name, layout, create=desk.draw(True, True, False)))
+    file = probe.quietly("open", lambda: DatabaseFile(path, name, layout, create=probe.draw(True, True, False)))
     if file is None:
         return
     seen: list[str] = []
     file._connection.set_trace_callback(seen.append)
-    for durable in (desk.draw(True, False), True, False, False):
-        desk.quietly("write", lambda durable=durable: _add(file, "x", durable))
-    desk.quietly("write", lambda: _add(file, "x", True, "INSERT INTO none VALUES (?)"))
-    desk.note("statements", seen, pragmas(file._connection))
-    _fill(desk, file)
+    for durable in (probe.draw(True, False), True, False, False):
+        probe.quietly("write", lambda durable=durable: _add(file, "x", durable))
+    probe.quietly("write", lambda: _add(file, "x", True, "INSERT INTO none VALUES (?)"))
+    probe.note("statements", seen, pragmas(file._connection))
+    _fill(probe, file)
     if mode != "memory":
-        _share(desk, file, path)
-        _busy(desk, path, layout)
-    _end(desk, file)
+        _share(probe, file, path)
+        _busy(probe, path, layout)
+    _end(probe, file)
 
 
-def _fill(desk: Desk, file: DatabaseFile) -> None:
+def _fill(probe: Probe, file: DatabaseFile) -> None:
     """Write where it is not allowed, and more than there is room for."""
     connection = file._connection
     connection.execute("PRAGMA query_only = ON")
-    desk.quietly("only read", lambda: _add(file, "q", True))
+    probe.quietly("only read", lambda: _add(file, "q", True))
     connection.execute("PRAGMA query_only = OFF")
     (most,) = connection.execute("PRAGMA max_page_count").fetchone()
     connection.execute("PRAGMA max_page_count = 1")
-    desk.quietly("full", lambda: _add(file, "f" * 10**5, True))
+    probe.quietly("full", lambda: _add(file, "f" * 10**5, True))
     connection.execute(f"PRAGMA max_page_count = {most}")
-    desk.quietly("room", lambda: _add(file, "g" * 10, True))
+    probe.quietly("room", lambda: _add(file, "g" * 10, True))
 
 
-def _share(desk: Desk, file: DatabaseFile, path: str) -> None:
+def _share(probe: Probe, file: DatabaseFile, path: str) -> None:
     """Let another connection hold the file for a while."""
     with closing(sqlite3.connect(path, isolation_level=None)) as another:
         another.execute("BEGIN IMMEDIATE")
-        desk.quietly("busy", lambda: _add(file, "y", True))
+        probe.quietly("busy", lambda: _add(file, "y", True))
         another.execute("COMMIT")
-        if desk.some(0.5):
+        if probe.some(0.5):
             file.hold()
             another.execute("PRAGMA busy_timeout = 0")
-            desk.quietly("other", lambda: another.execute("INSERT INTO one VALUES ('z')"))
-            desk.quietly("hold", file.hold)
+            probe.quietly("other", lambda: another.execute("INSERT INTO one VALUES ('z')"))
+            probe.quietly("hold", file.hold)
 
 
-def _busy(desk: Desk, path: str, layout: Layout) -> None:
+def _busy(probe: Probe, path: str, layout: Layout) -> None:
     """Open the file while another connection has it alone."""
     with closing(sqlite3.connect(path, isolation_level=None)) as another:
         another.execute("PRAGMA locking_mode = EXCLUSIVE")
-        desk.note("alone", another.execute("PRAGMA busy_timeout = 0").fetchone())
+        probe.note("alone", another.execute("PRAGMA busy_timeout = 0").fetchone())
         try:
             another.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError:
-            desk.note("it is not alone")
-        desk.quietly("open", lambda: DatabaseFile(path, "box", layout, create=True).close())
+            probe.note("it is not alone")
+        probe.quietly("open", lambda: DatabaseFile(path, "box", layout, create=True).close())
 
 
-def _end(desk: Desk, file: DatabaseFile) -> None:
+def _end(probe: Probe, file: DatabaseFile) -> None:
     with file.reading() as connection:
-        desk.note(connection.execute("SELECT a FROM one ORDER BY a").fetchall())
-    desk.ask("rewrite", file.rewrite)
-    if desk.some(0.3):
+        probe.note(connection.execute("SELECT a FROM one ORDER BY a").fetchall())
+    probe.ask("rewrite", file.rewrite)
+    if probe.some(0.3):
         file._process += 1
-        desk.quietly("fork", lambda: _add(file, "f", True))
-        desk.quietly("fork", file.close)
+        probe.quietly("fork", lambda: _add(file, "f", True))
+        probe.quietly("fork", file.close)
         file._process -= 1
     file.close()
     for call in (file.hold, file.rewrite, lambda: _add(file, "w", True)):
-        desk.quietly("closed", call)
+        probe.quietly("closed", call)
 
 
 def _add(file: DatabaseFile, value: str, durable: bool, statement: str = "INSERT INTO one VALUES (?)") -> str:

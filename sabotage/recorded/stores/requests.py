@@ -9,7 +9,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.sqlite_file import DatabaseFile
@@ -28,12 +28,12 @@ MOST: Final = 2**62
 SPECIAL: Final = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "VACUUM")
 
 
-def requests(desk: Desk) -> None:
+def requests(probe: Probe) -> None:
     """Ask a store, by one or two doors, and show it after each request."""
-    scene = _Requests(desk)
+    scene = _Requests(probe)
     names = list(_WEIGHTS)
     count = 34 if scene.is_memory else 22
-    for name in ("create", "create", "create", *desk.chance.choices(names, list(_WEIGHTS.values()), k=count)):
+    for name in ("create", "create", "create", *probe.chance.choices(names, list(_WEIGHTS.values()), k=count)):
         getattr(scene, name)()
         scene.show()
     scene.end()
@@ -42,10 +42,10 @@ def requests(desk: Desk) -> None:
 class _Requests:
     """A store of a scene. `doors` are the connections to it; `leases` all leases that were given."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.chance = desk.chance
-        self.kind = desk.draw(*["memory"] * 6, "through", "through", "file", "files")
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.chance = probe.chance
+        self.kind = probe.draw(*["memory"] * 6, "through", "through", "file", "files")
         self.is_memory = self.kind in ("memory", "through")
         self.clock = 1000.0
         self.leases: list[Lease] = []
@@ -59,16 +59,16 @@ class _Requests:
         return [ThroughJournal(store), store] if self.kind == "through" else [store]
 
     def _file(self) -> Journal:
-        store = SQLiteJournal(self.desk.path("runs.db"))
-        self.desk.stack.callback(_close, store)
-        self.desk.note(pragmas(store._file._connection))
+        store = SQLiteJournal(self.probe.path("runs.db"))
+        self.probe.stack.callback(_close, store)
+        self.probe.note(pragmas(store._file._connection))
         quick(store._file)
         store._file._connection.set_trace_callback(self._statement)
         return store
 
     def _statement(self, text: str) -> None:
         if text.startswith(SPECIAL):
-            self.desk.notes.add(text)
+            self.probe.notes.add(text)
 
     # -- what is drawn -------------------------------------------------------------------------------------------------
 
@@ -78,29 +78,29 @@ class _Requests:
 
     def _run(self) -> str:
         there = list(self.doors[0].names())
-        return self.chance.choice(there) if there and self.desk.some(0.9) else self.desk.draw(*RUNS)
+        return self.chance.choice(there) if there and self.probe.some(0.9) else self.probe.draw(*RUNS)
 
     def _now(self) -> float:
         """Return a time: the present, or the edge of a lease or of a due."""
-        if self.leases and self.desk.some(0.6):
+        if self.leases and self.probe.some(0.6):
             row = self.doors[0].row(self.leases[-1].run)
             ends = [lease.expires for lease in self.leases[-3:]] + [row.expires if row else 0.0]
-            return self.chance.choice(ends) + self.desk.draw(-EDGE, 0.0, EDGE)
-        self.clock += self.desk.draw(0.0, 0.5, 3.0)
-        return self.clock + self.desk.draw(-EDGE, 0.0, 0.0, EDGE)
+            return self.chance.choice(ends) + self.probe.draw(-EDGE, 0.0, EDGE)
+        self.clock += self.probe.draw(0.0, 0.5, 3.0)
+        return self.clock + self.probe.draw(-EDGE, 0.0, 0.0, EDGE)
 
     def _ttl(self) -> float:
-        return self.desk.draw(0.0, 1.0, 5.0, 60.0, EDGE)
+        return self.probe.draw(0.0, 1.0, 5.0, 60.0, EDGE)
 
     def _due(self) -> float | None:
-        return self.desk.draw(None, 0.0, self.clock, self.clock + 1, self.clock + EDGE, 0.0)
+        return self.probe.draw(None, 0.0, self.clock, self.clock + 1, self.clock + EDGE, 0.0)
 
     def _lease(self) -> Lease:
-        if not self.leases or self.desk.some(0.1):
-            return Lease(self._run(), self.desk.draw(0, 1, 2), self.clock)
+        if not self.leases or self.probe.some(0.1):
+            return Lease(self._run(), self.probe.draw(0, 1, 2), self.clock)
         newest = {lease.run: lease for lease in self.leases}
-        lease = self.chance.choice(list(newest.values()) if self.desk.some(0.8) else self.leases)
-        return lease._replace(fence=lease.fence + self.desk.draw(-1, 0, 0, 0, 0, 0, 0, 1))
+        lease = self.chance.choice(list(newest.values()) if self.probe.some(0.8) else self.leases)
+        return lease._replace(fence=lease.fence + self.probe.draw(-1, 0, 0, 0, 0, 0, 0, 1))
 
     def _entries(self, start: int, count: int) -> list[Entry]:
         mark = self.chance.randrange(3)
@@ -110,11 +110,11 @@ class _Requests:
     def _head(self, run: str) -> Head:
         """Return a head of a run: the present one, an old one, or one that is a little wrong."""
         present = self.doors[0].head(run) or Head(run, 0, bytes(32), None)
-        if self.heads and self.desk.some(0.15):
+        if self.heads and self.probe.some(0.15):
             return self.chance.choice(self.heads)
-        match self.desk.draw(0, 1, 2, 3, 4, 5, 6, 7):
+        match self.probe.draw(0, 1, 2, 3, 4, 5, 6, 7):
             case 0:
-                return present._replace(seq=present.seq + self.desk.draw(-1, 1))
+                return present._replace(seq=present.seq + self.probe.draw(-1, 1))
             case 1:
                 return present._replace(digest=bytes(32))
             case 2:
@@ -125,130 +125,132 @@ class _Requests:
 
     def create(self) -> None:
         """Make a run."""
-        count = self.desk.draw(1, 1, 2, 3)
-        entries = self._entries(self.desk.draw(*[0] * 49, 1), count)
-        expected = self.desk.draw(*[-1] * 49, 0)
-        now, signature = self._now(), self.desk.draw(None, b"s")
+        count = self.probe.draw(1, 1, 2, 3)
+        entries = self._entries(self.probe.draw(*[0] * 49, 1), count)
+        expected = self.probe.draw(*[-1] * 49, 0)
+        now, signature = self._now(), self.probe.draw(None, b"s")
         append = Append(
-            self.desk.draw(*RUNS),
+            self.probe.draw(*RUNS),
             expected,
             entries,
             self._status(),
             now,
-            self.desk.draw(True, False),
+            self.probe.draw(True, False),
             signature,
             self._due(),
         )
-        lease = self.desk.ask(
-            "create", self.door.create, append, self.desk.draw(*PROGRAMS), self.desk.draw(*HOLDERS), self._ttl()
+        lease = self.probe.ask(
+            "create", self.door.create, append, self.probe.draw(*PROGRAMS), self.probe.draw(*HOLDERS), self._ttl()
         )
         self.leases += [lease] if lease is not None else []
 
     def _status(self) -> str:
-        return self.desk.draw(*STATUSES)
+        return self.probe.draw(*STATUSES)
 
     def append(self) -> None:
         """Add entries, mostly with the right number and fence."""
         lease = self._lease()
-        run = lease.run if self.desk.some(0.8) else self._run()
+        run = lease.run if self.probe.some(0.8) else self._run()
         head = self.doors[0].head(run)
-        expected = (head.seq if head else -1) + self.desk.draw(*[0] * 12, -1, 1)
-        fence = self.desk.draw(None, None, lease.fence, lease.fence)
-        entries = self._entries(expected + self.desk.draw(*[1] * 40, 2), self.desk.draw(1, 1, 2))
-        durable, signature = self.desk.draw(True, False), self.desk.draw(None, b"t")
+        expected = (head.seq if head else -1) + self.probe.draw(*[0] * 12, -1, 1)
+        fence = self.probe.draw(None, None, lease.fence, lease.fence)
+        entries = self._entries(expected + self.probe.draw(*[1] * 40, 2), self.probe.draw(1, 1, 2))
+        durable, signature = self.probe.draw(True, False), self.probe.draw(None, b"t")
         append = Append(run, expected, entries, self._status(), self._now(), durable, signature, self._due())
-        self.desk.ask("append", self.door.append, append, fence)
+        self.probe.ask("append", self.door.append, append, fence)
         after = self.doors[0].head(run)
         self.heads += [after] if after else []
 
     def acquire(self) -> None:
         """Lease a run."""
-        lease = self.desk.ask(
-            "acquire", self.door.acquire, self._run(), self.desk.draw(*HOLDERS), self._now(), self._ttl()
+        lease = self.probe.ask(
+            "acquire", self.door.acquire, self._run(), self.probe.draw(*HOLDERS), self._now(), self._ttl()
         )
         self.leases += [lease] if lease is not None else []
 
     def claim(self) -> None:
         """Lease what is due."""
         more: dict[str, Any] = {}
-        if self.desk.some(0.5):
-            more["programs"] = self.desk.draw((), ("p",), ["q", ""], PROGRAMS, ("none",), None)
-        if self.desk.some(0.5):
+        if self.probe.some(0.5):
+            more["programs"] = self.probe.draw((), ("p",), ["q", ""], PROGRAMS, ("none",), None)
+        if self.probe.some(0.5):
             more["passed"] = self._passed()
-        limit = self.desk.draw(0, 1, 1, 2, 9)
-        got = self.desk.ask("claim", self.door.claim, self.desk.draw(*HOLDERS), self._now(), self._ttl(), limit, **more)
+        limit = self.probe.draw(0, 1, 1, 2, 9)
+        got = self.probe.ask(
+            "claim", self.door.claim, self.probe.draw(*HOLDERS), self._now(), self._ttl(), limit, **more
+        )
         self.leases += got or []
 
     def _passed(self) -> Mapping[str, int]:
         heads = [head for run in RUNS if (head := self.doors[0].head(run)) is not None]
-        return {head.run: head.seq + self.desk.draw(0, 0, 1, -1) for head in heads if self.desk.some(0.5)}
+        return {head.run: head.seq + self.probe.draw(0, 0, 1, -1) for head in heads if self.probe.some(0.5)}
 
     def renew(self) -> None:
         """Make a lease last longer."""
-        lease = self.desk.ask("renew", self.door.renew, self._lease(), self._now(), self._ttl())
+        lease = self.probe.ask("renew", self.door.renew, self._lease(), self._now(), self._ttl())
         self.leases += [lease] if lease is not None else []
 
     def release(self) -> None:
         """Give a lease back."""
-        self.desk.ask("release", self.door.release, self._lease())
+        self.probe.ask("release", self.door.release, self._lease())
 
     def read(self) -> None:
         """Read entries from some number on."""
-        self.desk.ask("read", self.door.read, self._run(), self.desk.draw(0, 1, 2, 3, MOST))
+        self.probe.ask("read", self.door.read, self._run(), self.probe.draw(0, 1, 2, 3, MOST))
 
     def sign(self) -> None:
         """Sign a head anew."""
-        head = self._head(self._run())._replace(signature=self.desk.draw(b"u", None))
-        self.desk.ask("sign", self.door.sign, head)
+        head = self._head(self._run())._replace(signature=self.probe.draw(b"u", None))
+        self.probe.ask("sign", self.door.sign, head)
 
     def rows(self) -> None:
         """List runs by filters."""
-        statuses = self.desk.draw(None, None, (), ["RUNNING"], STATUSES[1:], iter(("SUCCESS",)))
+        statuses = self.probe.draw(None, None, (), ["RUNNING"], STATUSES[1:], iter(("SUCCESS",)))
         more: dict[str, Any] = {}
-        if self.desk.some(0.5):
-            more["limit"] = self.desk.draw(0, 1, 2, 9, None)
-        if self.desk.some(0.5):
+        if self.probe.some(0.5):
+            more["limit"] = self.probe.draw(0, 1, 2, 9, None)
+        if self.probe.some(0.5):
             started = [row.started for row in self.doors[0].rows()] or [0.0]
-            more["since"] = self.chance.choice(started) + self.desk.draw(-EDGE, 0.0, EDGE)
-        if self.desk.some(0.5):
-            more["program"] = self.desk.draw(*PROGRAMS, "none", None)
+            more["since"] = self.chance.choice(started) + self.probe.draw(-EDGE, 0.0, EDGE)
+        if self.probe.some(0.5):
+            more["program"] = self.probe.draw(*PROGRAMS, "none", None)
         if not isinstance(statuses, tuple | list | None):
-            self.desk.note("the statuses come once")
-            self.desk.ask("rows", lambda: self.door.rows(statuses, **more))
+            self.probe.note("the statuses come once")
+            self.probe.ask("rows", lambda: self.door.rows(statuses, **more))
         else:
-            self.desk.ask("rows", self.door.rows, statuses, **more)
+            self.probe.ask("rows", self.door.rows, statuses, **more)
 
     def switch(self) -> None:
         """Open or close a breaker."""
-        one = Switch(self.desk.draw(*SWITCHES), self.desk.draw(True, True, False), self._now(), "why", "ann")
-        self.desk.ask("switch", self.door.switch, one)
+        one = Switch(self.probe.draw(*SWITCHES), self.probe.draw(True, True, False), self._now(), "why", "ann")
+        self.probe.ask("switch", self.door.switch, one)
 
     def hold(self) -> None:
         """Hold a run until a breaker is closed, mostly one that is open."""
         opened = sorted(self.doors[0].opened())
-        name = self.chance.choice(opened) if opened and self.desk.some(0.8) else self.desk.draw(*SWITCHES)
-        self.desk.ask("hold", self.door.hold, self._lease(), name)
+        name = self.chance.choice(opened) if opened and self.probe.some(0.8) else self.probe.draw(*SWITCHES)
+        self.probe.ask("hold", self.door.hold, self._lease(), name)
 
     def prune(self) -> None:
         """Remove a run."""
-        self.desk.ask("prune", self.door.prune, self._head(self._run()), self.desk.draw(b"kept", b"", b"more"))
+        self.probe.ask("prune", self.door.prune, self._head(self._run()), self.probe.draw(b"kept", b"", b"more"))
 
     def put(self) -> None:
         """Put values into the vault."""
-        secrets = self.desk.draw({}, {"a": b"1"}, {"a": b"2", "b": b"3"}, {"": b"4"} if self.is_memory else {})
-        self.desk.ask("put", self.door.vault.put, self._run(), secrets)
+        secrets = self.probe.draw({}, {"a": b"1"}, {"a": b"2", "b": b"3"}, {"": b"4"} if self.is_memory else {})
+        self.probe.ask("put", self.door.vault.put, self._run(), secrets)
 
     def erase(self) -> None:
         """Erase one run or several."""
-        if self.desk.some(0.5):
-            self.desk.ask("erase", self.door.vault.erase, self._run())
+        if self.probe.some(0.5):
+            self.probe.ask("erase", self.door.vault.erase, self._run())
         else:
-            count = self.desk.draw(0, 1, 2)
-            self.desk.ask("erase all", self.door.vault.erase_all, self.chance.sample(RUNS, count))
+            count = self.probe.draw(0, 1, 2)
+            self.probe.ask("erase all", self.door.vault.erase_all, self.chance.sample(RUNS, count))
 
     def put_document(self) -> None:
         """Store a document."""
-        self.desk.ask("put", self.door.put_document, self.desk.draw("d", "e"), self.desk.draw(b"", b"1", b"2"))
+        self.probe.ask("put", self.door.put_document, self.probe.draw("d", "e"), self.probe.draw(b"", b"1", b"2"))
 
     def freeze(self) -> None:
         """Ask a store as it is at one moment, while the other goes on."""
@@ -262,15 +264,15 @@ class _Requests:
         """Close a connection to a file, ask it then, and open the file again."""
         if self.is_memory:
             self.door.close()
-            self.desk.note("closed", self.doors[0].blocks)
+            self.probe.note("closed", self.doors[0].blocks)
             return
         number = self.chance.randrange(len(self.doors))
         old = self.doors[number]
         old.close()
-        self.desk.note("closed", old.blocks)
-        self.desk.ask("closed", old.read, "r")
-        self.desk.ask("closed", old.put_document, "d", b"")
-        self.desk.ask("closed", old.vault.get, "r")
+        self.probe.note("closed", old.blocks)
+        self.probe.ask("closed", old.read, "r")
+        self.probe.ask("closed", old.put_document, "d", b"")
+        self.probe.ask("closed", old.vault.get, "r")
         self.doors[number] = self._file()
 
     # -- what is there -------------------------------------------------------------------------------------------------
@@ -287,16 +289,16 @@ class _Requests:
         names = list(store.names()), list(store.pruned())
         documents = [store.document(name) for name in ("d", "e", "none")]
         switched = store.switches(), store.switches("tool:pay"), store.opened()
-        self.desk.note(runs, dues, names, documents, switched, store.rows(), [store.vault.get(run) for run in RUNS])
+        self.probe.note(runs, dues, names, documents, switched, store.rows(), [store.vault.get(run) for run in RUNS])
 
     def end(self) -> None:
         """Let all leases pass, and claim all; show what the other connection says."""
         for door in self.doors:
             self._show(door)
-        self.desk.ask("claim", self.doors[-1].claim, "end", self.clock + 10.0**6, 1.0, 99)
+        self.probe.ask("claim", self.doors[-1].claim, "end", self.clock + 10.0**6, 1.0, 99)
         if not self.is_memory:
             connection = self.doors[0]._file._connection  # type: ignore[attr-defined]
-            self.desk.note(pragmas(connection), schema(connection))
+            self.probe.note(pragmas(connection), schema(connection))
 
 
 def _close(store: Journal) -> None:

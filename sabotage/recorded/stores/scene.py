@@ -8,11 +8,11 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.recorded.notes import Notes
-from stepward.sabotage.recorded.stages.desk import Desk
+from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.sabotage.recorded.stores import chains, copies, files, kits, requests, tables, verdict_tables
 from stepward.sabotage.recorded.tabling import show_tables
 
-PARTS: Final[tuple[tuple[int, Callable[[Desk], None]], ...]] = (
+PARTS: Final[tuple[tuple[int, Callable[[Probe], None]], ...]] = (
     (44, requests.requests),
     (14, files.older),
     (8, files.other),
@@ -36,8 +36,8 @@ def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed, and return what came. The options are those of machines, of which there are none."""
     del options
     with ExitStack() as stack:
-        desk = Desk(seed, stack)
+        probe = Probe(seed, stack)
         (part,) = Random(f"part {seed}").choices([part for _, part in PARTS], [weight for weight, _ in PARTS])
-        desk.play(part)
-        show_tables(desk.notes, (*tables.TABLES, *verdict_tables.TABLES), seed, SCENES)
-        return desk.notes
+        probe.play(part)
+        show_tables(probe.notes, (*tables.TABLES, *verdict_tables.TABLES), seed, SCENES)
+        return probe.notes

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
-from stepward.sabotage.recorded.stages.inline import finished
+from stepward.sabotage.recorded.shared.inline import finished
 from stepward.vm import ExecutionVM, ModelReply, ToolContext
 from stepward.vm.errors import DocumentError, StepwardError
 from stepward.vm.expressions import building, template

@@ -19,7 +19,7 @@ from stepward.sabotage.recorded.language.readings import load_policy, load_progr
 from stepward.sabotage.recorded.language.spoiling import spoilt, spoilt_text, with_past
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.plain import PlainNotes
-from stepward.sabotage.recorded.stages.stage import Cast, Stage
+from stepward.sabotage.recorded.shared.environment import Environment, SceneProgram
 from stepward.sabotage.recorded.texts import asking, ruling
 from stepward.sabotage.recorded.texts.filing import show_files
 from stepward.sabotage.recorded.texts.signing import show_signatures
@@ -55,21 +55,21 @@ FEW: Final = state.Limits(steps=30)
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed, with machines of these options, and return what came."""
     with ExitStack() as stack:
-        stage = Stage(seed, stack, options)
-        stage.notes = PlainNotes()
-        _Scene(stage).play()
-        return stage.notes
+        env = Environment(seed, stack, options)
+        env.notes = PlainNotes()
+        _Scene(env).play()
+        return env.notes
 
 
 class _Scene:
-    def __init__(self, stage: Stage) -> None:
-        self.stage, self.notes, self.chance = stage, stage.notes, stage.chance
+    def __init__(self, env: Environment) -> None:
+        self.env, self.notes, self.chance = env, env.notes, env.chance
 
     def play(self) -> None:
         """Show the examples of the scene, and what chance draws beside them."""
-        for example in dealt("texts", self.stage.seed):
+        for example in dealt("texts", self.env.seed):
             self.show(example)
-        show_tables(self.notes, self.stage.seed)
+        show_tables(self.notes, self.env.seed)
         for _ in range(SPOILT):
             for _ in range(2):
                 self.show_program(spoilt(self.some("program"), self.chance))
@@ -81,7 +81,7 @@ class _Scene:
                 self.notes, drawn_expression(self.chance), self.chance.choice((1, 2, 2)), self.chance
             )
         self.show_program(drawn_conditions(self.chance))
-        show_signatures(self.notes, int(self.stage.seed.rpartition(" ")[2]))
+        show_signatures(self.notes, int(self.env.seed.rpartition(" ")[2]))
         if self.chance.random() < IN_FILES:
             with TemporaryDirectory() as folder:
                 show_files(self.notes, Path(folder), self.chance)
@@ -178,11 +178,11 @@ class _Scene:
 
     def run(self, program: Program, plan: Plan, policies: list[Policy]) -> None:
         """Run a program once, and note what became of it."""
-        seed = f"{self.stage.seed} {len(self.notes.texts)}"
+        seed = f"{self.env.seed} {len(self.notes.texts)}"
         case = DrawnCase(program, seed, policies)
-        cast = Cast(case, plan, World(plan, seed, Manner(), (), case.limits.output_bytes))
-        self.stage.casts[:] = [cast]
-        inputs = self.stage.inputs(cast)
-        run = self.stage.do("run", self.stage.machine(policies, limits=FEW).run(program, inputs))
+        chosen = SceneProgram(case, plan, World(plan, seed, Manner(), (), case.limits.output_bytes))
+        self.env.programs[:] = [chosen]
+        inputs = self.env.inputs(chosen)
+        run = self.env.do("run", self.env.machine(policies, limits=FEW).run(program, inputs))
         if run is not None:
             guarded(self.notes, lambda: self.notes.add(json.dumps(run.output, default=str, sort_keys=True)))

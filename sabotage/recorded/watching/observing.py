@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from stepward.sabotage.recorded.notes import Notes
-from stepward.sabotage.recorded.stages.props import Props, thing
+from stepward.sabotage.recorded.shared.context import SceneContext, thing
 
 
 class Exporter:
     """An exporter that keeps spans until they are noted, or fails."""
 
-    def __init__(self, props: Props, fails: float) -> None:
-        self.props = props
+    def __init__(self, context: SceneContext, fails: float) -> None:
+        self.context = context
         self.fails = fails
         self.spans: list[Any] = []
 
@@ -34,7 +34,7 @@ class Exporter:
         """Note the spans."""
         for span in self.spans:
             if span is None:
-                self.props.notes.add("exporter ended")
+                self.context.notes.add("exporter ended")
                 continue
             parent = span.parent and (
                 span.parent.trace_id,
@@ -46,9 +46,11 @@ class Exporter:
             own = span.context.trace_id, span.context.span_id, span.context.trace_flags, span.context.is_remote
             status = span.status.status_code.name, span.status.description
             scope = span.instrumentation_scope
-            self.props.notes.add(span.name, own, parent, links, span.kind.name, span.start_time, span.end_time, status)
-            self.props.notes.add(dict(span.attributes), scope.name, scope.version, dict(scope.attributes))
-            self.props.notes.add(list(span.events), dict(span.resource.attributes).get("scene"))
+            self.context.notes.add(
+                span.name, own, parent, links, span.kind.name, span.start_time, span.end_time, status
+            )
+            self.context.notes.add(dict(span.attributes), scope.name, scope.version, dict(scope.attributes))
+            self.context.notes.add(list(span.events), dict(span.resource.attributes).get("scene"))
         self.spans = []
 
 
@@ -77,20 +79,20 @@ class Seen:
         self.exporter = exporter
 
 
-def _meters(props: Props, fails: float) -> Any:
+def _meters(context: SceneContext, fails: float) -> Any:
     """Return a provider of meters, of the SDK or of the API alone, which may fail."""
 
     def get_meter(name: str) -> Any:
-        props.notes.add("meter", name)
-        meter = Meter(props.notes)
+        context.notes.add("meter", name)
+        meter = Meter(context.notes)
         if fails:
             meter.create_counter = lambda *_: thing(add=_fail)  # type: ignore[method-assign]
         return meter
 
     def done(what: str) -> Any:
-        return lambda: props.notes.add("meters", what)
+        return lambda: context.notes.add("meters", what)
 
-    more = {} if props.maybe(0.3) else {"force_flush": done("flush"), "shutdown": done("shutdown")}
+    more = {} if context.maybe(0.3) else {"force_flush": done("flush"), "shutdown": done("shutdown")}
     return thing(get_meter=get_meter, **more)
 
 
@@ -98,25 +100,25 @@ def _fail(*_: Any) -> None:
     raise ValueError("no meter")
 
 
-def _heard(props: Props) -> None:
+def _heard(context: SceneContext) -> None:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            props.notes.add("log", record.levelname, record.getMessage())
+            context.notes.add("log", record.levelname, record.getMessage())
 
     log, handler = logging.getLogger("stepward.telemetry"), Handler()
     log.addHandler(handler)
-    props.stack.callback(log.removeHandler, handler)
-    props.swap(log, "propagate", False)
+    context.stack.callback(log.removeHandler, handler)
+    context.swap(log, "propagate", False)
 
 
-def clear(props: Props) -> None:
+def clear(context: SceneContext) -> None:
     """Take the variables of OpenTelemetry out of the environment until the scene ends."""
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
-        props.variable(name, None)
+        context.variable(name, None)
 
 
 @contextmanager
-def observe(props: Props, *, fails: float = 0.0) -> Iterator[Seen]:
+def observe(context: SceneContext, *, fails: float = 0.0) -> Iterator[Seen]:
     """Yield telemetry with options of chance, and note what it exports at the end."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, TraceIdRatioBased
@@ -124,21 +126,21 @@ def observe(props: Props, *, fails: float = 0.0) -> Iterator[Seen]:
     from stepward.vm.telemetry import sending
     from stepward.vm.telemetry.telemetry import Telemetry
 
-    clear(props)
-    _heard(props)
-    props.swap(sending, "version", lambda name: f"the version of {name}")
-    if props.maybe(0.15):
-        props.variable("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", props.pick("1", "5", "20"))
-    exporter = Exporter(props, fails) if props.maybe(0.85) else None
-    meters = _meters(props, fails) if props.maybe(0.7) else None
-    sampler = props.pick(None, None, None, ALWAYS_ON, ALWAYS_OFF, TraceIdRatioBased(0.5))
-    resource = props.pick(Resource({"scene": "here"}), Resource({}))
-    more: dict[str, Any] = {"values": True} if props.maybe(0.6) else {}
+    clear(context)
+    _heard(context)
+    context.swap(sending, "version", lambda name: f"the version of {name}")
+    if context.maybe(0.15):
+        context.variable("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", context.pick("1", "5", "20"))
+    exporter = Exporter(context, fails) if context.maybe(0.85) else None
+    meters = _meters(context, fails) if context.maybe(0.7) else None
+    sampler = context.pick(None, None, None, ALWAYS_ON, ALWAYS_OFF, TraceIdRatioBased(0.5))
+    resource = context.pick(Resource({"scene": "here"}), Resource({}))
+    more: dict[str, Any] = {"values": True} if context.maybe(0.6) else {}
     telemetry = Telemetry(exporter, meters, sampler=sampler, resource=resource, **more)  # type: ignore[arg-type]
     try:
         yield Seen(telemetry, exporter)
     finally:
-        props.notes.add("closed", telemetry.close())
+        context.notes.add("closed", telemetry.close())
         if exporter is not None:
             exporter.show()
 
@@ -155,47 +157,47 @@ _ENVIRONMENT: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
-def read_environments(props: Props) -> None:
+def read_environments(context: SceneContext) -> None:
     """Make telemetry of environments of chance."""
     from opentelemetry.sdk import metrics
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
     from stepward.vm.telemetry import environment
 
-    clear(props)
+    clear(context)
     known = {"console", "scene", "otlp_proto_http", "otlp_proto_grpc", "broken", "reader"}
     made: list[Any] = []
 
     def entry_points(group: str, name: str) -> list[Any]:
-        props.notes.add("entry points", group, name)
+        context.notes.add("entry points", group, name)
 
         def load() -> Any:
             if name == "broken":
                 raise ValueError("no exporter")
             return InMemoryMetricReader if name == "reader" else lambda: thing(name=name)
 
-        return [thing(load=load)] if name in known - ({"otlp_proto_grpc"} if props.maybe(0.3) else set()) else []
+        return [thing(load=load)] if name in known - ({"otlp_proto_grpc"} if context.maybe(0.3) else set()) else []
 
     def telemetry(*args: Any, **more: Any) -> Any:
         made.append((args, more))
         return "telemetry"
 
     def provider(readers: Any, resource: Any, **more: Any) -> Any:
-        props.notes.add("provider", [type(reader).__name__ for reader in readers], _attributes(resource), more)
+        context.notes.add("provider", [type(reader).__name__ for reader in readers], _attributes(resource), more)
         return "meters"
 
-    props.swap(environment, "entry_points", entry_points)
-    props.swap(environment, "Telemetry", telemetry)
-    props.swap(metrics, "MeterProvider", provider)
-    props.swap(metrics.export, "PeriodicExportingMetricReader", lambda inner: thing(inner=inner))
-    props.variable("OTEL_SERVICE_NAME", props.pick(None, "mine", "stepward", "unknown_service:x"))
+    context.swap(environment, "entry_points", entry_points)
+    context.swap(environment, "Telemetry", telemetry)
+    context.swap(metrics, "MeterProvider", provider)
+    context.swap(metrics.export, "PeriodicExportingMetricReader", lambda inner: thing(inner=inner))
+    context.variable("OTEL_SERVICE_NAME", context.pick(None, "mine", "stepward", "unknown_service:x"))
     for _ in range(5):
-        values = props.some(_ENVIRONMENT, 0.5)
+        values = context.some(_ENVIRONMENT, 0.5)
         made.clear()
-        props.do(values, lambda values=values: environment.telemetry_of(values, values=props.maybe(0.5)))
+        context.do(values, lambda values=values: environment.telemetry_of(values, values=context.maybe(0.5)))
         for args, more in made:
             shown = {name: _attributes(value) if name == "resource" else value for name, value in more.items()}
-            props.notes.add("made", [getattr(one, "name", one) for one in args], shown)
+            context.notes.add("made", [getattr(one, "name", one) for one in args], shown)
 
 
 def _attributes(resource: Any) -> Any:

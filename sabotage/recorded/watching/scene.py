@@ -16,8 +16,8 @@ from stepward.sabotage.drawn.machine import DrawnCase, Parted
 from stepward.sabotage.operations.tasks import SECRET, drawn_plain
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.operations.scene import KINDS
-from stepward.sabotage.recorded.stages.props import Act, Props, play, show_module, thing
-from stepward.sabotage.recorded.stages.stage import Cast, Process, Stage
+from stepward.sabotage.recorded.shared.context import Act, SceneContext, play, show_module, thing
+from stepward.sabotage.recorded.shared.environment import Environment, Process, SceneProgram
 from stepward.sabotage.recorded.tabling import show_tables
 from stepward.sabotage.recorded.watching import span_tables
 from stepward.sabotage.recorded.watching.observing import Meter, observe, read_environments
@@ -61,18 +61,18 @@ def _case(theme: str, number: int) -> tuple[DrawnCase, Plan] | None:
 
 
 class Watched:
-    """A drawn program on a stage, and what is asked of its runs."""
+    """A drawn program in an environment, and the requests about its runs."""
 
-    def __init__(self, props: Props, seed: str, observer: Any = None) -> None:
-        self.props = props
-        self.chance = props.chance
-        self.stage = Stage(seed, props.stack, props.options)
+    def __init__(self, context: SceneContext, seed: str, observer: Any = None) -> None:
+        self.context = context
+        self.chance = context.chance
+        self.env = Environment(seed, context.stack, context.options)
         self.observer = observer
-        self.runs: dict[str, Cast] = {}
+        self.runs: dict[str, SceneProgram] = {}
         self.machines: dict[str, Process] = {}
         self.found: dict[str, Run] = {}
         """What is known of the runs that go on."""
-        self.stage.may_die = self.chance.random() < 0.3
+        self.env.may_die = self.chance.random() < 0.3
 
     def start(self, run: str) -> None:
         """Run a program of chance."""
@@ -83,52 +83,52 @@ class Watched:
             found = _case(theme, self.chance.randrange(among))
         case, plan = found
         secrets = case.secrets or (SECRET,) * is_plain
-        world = World(plan, f"{self.stage.seed} {run}", case.manner, secrets, case.limits.output_bytes)
-        cast = Cast(case, plan, world)
-        self.stage.casts.append(cast)
-        self.runs[run] = cast
-        inputs = self.stage.inputs(cast)
+        world = World(plan, f"{self.env.seed} {run}", case.manner, secrets, case.limits.output_bytes)
+        chosen = SceneProgram(case, plan, world)
+        self.env.programs.append(chosen)
+        self.runs[run] = chosen
+        inputs = self.env.inputs(chosen)
         by = self.chance.choice((None, "ann"))
-        self._keep(run, self.stage.do("run", self._machine(run).run(case.program, inputs, run_id=run, by=by)))
+        self._keep(run, self.env.do("run", self._machine(run).run(case.program, inputs, run_id=run, by=by)))
 
     def _keep(self, run: str, found: Any) -> None:
         """Keep what is known of a run."""
         if not isinstance(found, Run):
-            if self.stage.store.head(run) is None:
+            if self.env.store.head(run) is None:
                 return
-            found = self.stage.quiet(self._machine(run).get(run))
+            found = self.env.quiet(self._machine(run).get(run))
         self.found[run] = found
         if found.is_over:
             del self.found[run]
             if self.chance.random() < 0.1:
-                self.stage.do("erase", self._machine(run).erase(run))
+                self.env.do("erase", self._machine(run).erase(run))
 
     def _machine(self, run: str) -> Process:
         """Return a machine for a run: mostly that of before, if its process has not died."""
         found = self.machines.get(run)
-        if found is None or self.stage.is_dead or self.chance.random() < 0.3:
+        if found is None or self.env.is_dead or self.chance.random() < 0.3:
             case = self.runs[run].case
             more = {} if self.observer is None else {"observer": self.observer}
-            found = self.machines[run] = self.stage.machine(case.held(0), limits=case.limits, **more)
+            found = self.machines[run] = self.env.machine(case.held(0), limits=case.limits, **more)
         return found
 
     def go_on(self, run: str) -> None:
         """Ask something of a run."""
-        stage, chance, found = self.stage, self.chance, self.found[run]
+        env, chance, found = self.env, self.chance, self.found[run]
         result: Any = None
         world, by = self.runs[run].world, chance.choice((None, "bob"))
         if chance.random() < 0.06:
-            result = stage.do("cancel", self._machine(run).cancel(run, by=by))
+            result = env.do("cancel", self._machine(run).cancel(run, by=by))
         elif found.doubts and chance.random() < 0.9:
             doubt, verdict = chance.choice(found.doubts), chance.choice(("done", "done", "not_done", "abandon"))
             output = self._payload(world, doubt.place)
-            result = stage.do("reconcile", self._machine(run).reconcile(run, doubt.place, verdict, output, by=by))  # type: ignore[arg-type]
+            result = env.do("reconcile", self._machine(run).reconcile(run, doubt.place, verdict, output, by=by))  # type: ignore[arg-type]
         elif found.suspensions and chance.random() < 0.9:
             held = chance.choice(found.suspensions)
-            result = stage.do("resume", self._machine(run).resume(held.token, self._payload(world, held.step), by=by))
+            result = env.do("resume", self._machine(run).resume(held.token, self._payload(world, held.step), by=by))
         else:
-            stage.clock.time = max(stage.clock.time + 10**8, int((found.due or 0) * 1e6) + chance.choice((-1, 0, 1)))
-            stage.do("recover", self._machine(run).recover(run))
+            env.clock.time = max(env.clock.time + 10**8, int((found.due or 0) * 1e6) + chance.choice((-1, 0, 1)))
+            env.do("recover", self._machine(run).recover(run))
         self._keep(run, result)
 
     def _payload(self, world: World, step: str) -> Any:
@@ -144,16 +144,16 @@ class Watched:
                 self.go_on(self.chance.choice(sorted(self.found)))
 
 
-def watch_runs(props: Props) -> None:
+def watch_runs(context: SceneContext) -> None:
     """Watch runs while they go on, and export their spans later."""
-    props.swap(following, "time", _ticking(props.chance))
-    with observe(props) as seen:
-        watched = Watched(props, f"watched {props.chance.random()}", seen.telemetry)
+    context.swap(following, "time", _ticking(context.chance))
+    with observe(context) as seen:
+        watched = Watched(context, f"watched {context.chance.random()}", seen.telemetry)
         watched.play(7)
-        store = watched.stage.store
-        props.notes.add("flushed", seen.telemetry.flush())
+        store = watched.env.store
+        context.notes.add("flushed", seen.telemetry.flush())
         for run in ("r0", "r1"):
-            props.do(run, lambda run=run: seen.telemetry.export(store, run))
+            context.do(run, lambda run=run: seen.telemetry.export(store, run))
 
 
 def _ticking(chance: Random) -> Any:
@@ -171,44 +171,44 @@ def _ticking(chance: Random) -> Any:
 # -- spans from records ------------------------------------------------------------------------------------------------
 
 
-def _stored(props: Props, most: int = 6) -> Watched:
+def _stored(context: SceneContext, most: int = 6) -> Watched:
     """Return runs that nobody has watched."""
-    watched = Watched(props, f"stored {props.chance.random()}")
+    watched = Watched(context, f"stored {context.chance.random()}")
     watched.play(most)
     return watched
 
 
-def make_spans(props: Props) -> None:
+def make_spans(context: SceneContext) -> None:
     """Make the spans of runs from their records, with values and without, some records missing or changed."""
-    watched, chance = _stored(props), props.chance
-    store = watched.stage.store
+    watched, chance = _stored(context), context.chance
+    store = watched.env.store
     for run in sorted(watched.runs):
         outline = outline_of(watched.runs[run].plan.document)
-        props.notes.add(outline)
+        context.notes.add(outline)
         records = [read_record(entry) for entry in store.read(run)]
         known = {watched.runs[run].plan.digest: outline}
         spans = Spans(run, known.__getitem__, values=chance.random() < 0.3)
         for record in records:
-            for span in props.quiet(lambda record=record, spans=spans: spans.add(record)) or ():
-                props.notes.add(span)
-        props.notes.add(spans.following, spans.trace_id, spans.root_id)
+            for span in context.quiet(lambda record=record, spans=spans: spans.add(record)) or ():
+                context.notes.add(span)
+        context.notes.add(spans.following, spans.trace_id, spans.root_id)
         if not records:
             continue
         again = Spans(run, known.__getitem__)
         chance.shuffle(records) if chance.random() < 0.3 else records.pop(chance.randrange(len(records)))
         for record in records[:8]:
             changed = record._replace(at=record.at + chance.choice((0, 0, -(10**9))))
-            props.do("odd", lambda changed=changed, again=again: again.add(changed))
+            context.do("odd", lambda changed=changed, again=again: again.add(changed))
 
 
-def follow_stores(props: Props) -> None:
+def follow_stores(context: SceneContext) -> None:
     """Follow runs whose entries come in parts, late, from others, or from several runs at once."""
-    watched, chance = _stored(props), props.chance
-    store = watched.stage.store
-    props.swap(following, "time", _ticking(chance))
+    watched, chance = _stored(context), context.chance
+    store = watched.env.store
+    context.swap(following, "time", _ticking(chance))
     for name, values in (("MAX_RUNS", (1, 2, 1024)), ("MAX_WAITING", (1, 2, 3, 128)), ("MAX_OUTLINES", (1, 2, 256))):
-        props.swap(following, name, chance.choice(values))
-    notes = props.notes
+        context.swap(following, name, chance.choice(values))
+    notes = context.notes
 
     class Told(_Through):
         def read(self, run: str, first: int = 0) -> Any:
@@ -232,12 +232,12 @@ def follow_stores(props: Props) -> None:
             continue
         status = RUNNING if queues[run] and chance.random() < 0.9 else chance.choice(("SUCCESS", "SUSPENDED", RUNNING))
         append = Append(run, part[0].seq - 1, tuple(part), status, 0.0, durable=True)
-        props.do("follow", lambda append=append: followed.follow(append))
+        context.do("follow", lambda append=append: followed.follow(append))
         if chance.random() < 0.7:
             followed.mine.difference_update(mine)
-    props.do("rest", followed.rest)
-    props.do("rest again", followed.rest)
-    props.notes.add(sorted(followed._runs), len(followed._outlines), len(followed.mine))
+    context.do("rest", followed.rest)
+    context.do("rest again", followed.rest)
+    context.notes.add(sorted(followed._runs), len(followed._outlines), len(followed.mine))
 
 
 class _Through:
@@ -261,22 +261,22 @@ class _Weak(MemoryJournal):
         super().append(append, fence)
 
 
-def watch_stores(props: Props) -> None:
+def watch_stores(context: SceneContext) -> None:
     """Watch a store that takes entries or refuses them."""
-    watched, chance, store, mine = _stored(props, 0), props.chance, _Weak(), set[bytes]()
-    notes = props.notes
+    watched, chance, store, mine = _stored(context, 0), context.chance, _Weak(), set[bytes]()
+    notes = context.notes
     journal = WatchedJournal(store, lambda append: notes.add("saw", append.run, len(append.entries), len(mine)), mine)
     notes.add(journal.blocks, store.blocks)
     lease = None
-    for entry in watched.stage.store.read("r0")[:14]:
+    for entry in watched.env.store.read("r0")[:14]:
         store.refuses = chance.random() < 0.2
         append = Append("r0", entry.seq - 1, (entry,), RUNNING, float(entry.seq), durable=False)
         if lease is None or chance.random() < 0.1:
-            made = props.quiet(lambda append=append: journal.create(append, "p", "me", 10.0))
+            made = context.quiet(lambda append=append: journal.create(append, "p", "me", 10.0))
             lease = lease or made
             notes.add("made", made is not None)
         else:
-            props.do("append", lambda append=append, lease=lease: journal.append(append, lease and lease.fence))
+            context.do("append", lambda append=append, lease=lease: journal.append(append, lease and lease.fence))
         notes.add(len(mine), len(store.read("r0")))
 
 
@@ -289,11 +289,11 @@ _BODIES: Final[tuple[Any, ...]] = (
 )
 
 
-def name_ids(props: Props) -> None:
+def name_ids(context: SceneContext) -> None:
     """Show ids, frames, branches and values of records by hand."""
-    chance = props.chance
+    chance = context.chance
     for run in ("", "r0", "é", f"r{chance.random()}"):
-        props.notes.add(
+        context.notes.add(
             trace_id_of(run), span_id_of(run, chance.randrange(9), chance.choice(("run", "step a", "call a")))
         )
     for _ in range(6):
@@ -302,19 +302,19 @@ def name_ids(props: Props) -> None:
         body = {**chance.choice(_BODIES), **({"frame": list(map(list, frame))} if chance.random() < 0.8 else {})}
         note = chance.choice(({}, {"by": "ann"}, {"started": 5, "took": 7}))
         record = Record(1, "attempt", body, note, 10, "")
-        props.notes.add(branch_of(frame, beside), frame_of(record))
+        context.notes.add(branch_of(frame, beside), frame_of(record))
         intent = chance.choice(
             (None, Record(0, "intent", {"tool": chance.choice(("t", "")), "args": {"a": "#s"}}, {}, 0, ""))
         )
-        props.do(
+        context.do(
             "said", lambda record=record, intent=intent: said_by(record, chance.choice(("", "tool", "llm")), intent)
         )
 
 
-def count_spans(props: Props) -> None:
+def count_spans(context: SceneContext) -> None:
     """Count spans and findings by hand."""
-    chance = props.chance
-    metrics = Metrics(Meter(props.notes))  # type: ignore[arg-type]
+    chance = context.chance
+    metrics = Metrics(Meter(context.notes))  # type: ignore[arg-type]
     among: dict[str, tuple[Any, ...]] = {
         **{names.WORKFLOW: ("p",), names.REASON: ("error",), names.ERROR: ("failed",), names.TOOL: ("pay",)},
         **{names.TOOL_TYPE: ("function",), names.RESPONSE_MODEL: ("m",), names.TOKENS: (0, 5, 1.5, "5")},
@@ -322,7 +322,7 @@ def count_spans(props: Props) -> None:
     }
     operations = (names.INVOKE_WORKFLOW, names.EXECUTE_TOOL, names.CHAT, "other", None)
     for _ in range(6):
-        attributes = props.some(among, 0.6) | {
+        attributes = context.some(among, 0.6) | {
             names.STATUS: chance.choice(("SUCCESS", "SUSPENDED", "IN_DOUBT", "FAILED"))
         }
         operation = chance.choice(operations)
@@ -331,7 +331,7 @@ def count_spans(props: Props) -> None:
             del attributes[names.STATUS]
         start = chance.choice((0, 10**6))
         span = Span(1, 2, None, "n", False, start, start + chance.choice((0, 1, 1_500_000)), attributes)
-        props.quiet(lambda span=span: metrics.count([span]))
+        context.quiet(lambda span=span: metrics.count([span]))
     metrics.count_findings("p", _findings(chance))
 
 
@@ -340,27 +340,29 @@ def _findings(chance: Random) -> Sequence[Finding]:
     return [thing(code=code, severity=severity) for code, severity in chance.sample(rows, chance.choice((0, 1, 2)))]
 
 
-def check_watched(props: Props) -> None:
+def check_watched(context: SceneContext) -> None:
     """Watch checkers, and observers whose exporters, meters or libraries fail."""
-    chance = props.chance
+    chance = context.chance
     from stepward.vm.telemetry import telemetry as module
 
-    with observe(props, fails=chance.choice((0.0, 0.5, 1.0))) as seen:
+    with observe(context, fails=chance.choice((0.0, 0.5, 1.0))) as seen:
         program, policies, found = _case("all", 0) or (None, None), (), _findings(chance)
         checker = seen.telemetry.checks(lambda *_: iter(found))
-        props.do("checks", lambda: len(list(checker(thing(name="p"), policies))))
+        context.do("checks", lambda: len(list(checker(thing(name="p"), policies))))
         seen.telemetry.count_findings("q", found)
         del program
-        props.do("export", lambda: seen.telemetry.export(MemoryJournal(), "nobody"))
+        context.do("export", lambda: seen.telemetry.export(MemoryJournal(), "nobody"))
         for error in (ValueError("v"), KeyError("k"), ValueError("w")):
             seen.telemetry._complain(error)
-        props.notes.add(seen.telemetry.flush(chance.choice((1.0, 5.0))), seen.telemetry.close(), seen.telemetry.close())
-    props.swap_item(sys.modules, "stepward.vm.telemetry.sending", None)
+        context.notes.add(
+            seen.telemetry.flush(chance.choice((1.0, 5.0))), seen.telemetry.close(), seen.telemetry.close()
+        )
+    context.swap_item(sys.modules, "stepward.vm.telemetry.sending", None)
     try:
         module.Telemetry()
     except Exception as error:
         before, _, after = str(error).partition("(")
-        props.notes.add(type(error).__name__, before, after.partition(")")[2])
+        context.notes.add(type(error).__name__, before, after.partition(")")[2])
 
 
 MODULES: Final = (
@@ -369,10 +371,10 @@ MODULES: Final = (
 )
 
 
-def show_constants(props: Props) -> None:
+def show_constants(context: SceneContext) -> None:
     """Show the constants of modules."""
-    for name in props.chance.sample(MODULES, 4):
-        show_module(props.notes, f"telemetry.{name}")
+    for name in context.chance.sample(MODULES, 4):
+        show_module(context.notes, f"telemetry.{name}")
 
 
 ACTS: Final[tuple[Act, ...]] = (
@@ -388,10 +390,10 @@ SCENES: Final = 260
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed on machines with these options, and return what came."""
     with ExitStack() as stack:
-        props = Props(seed, stack, options)
+        context = SceneContext(seed, stack, options)
         log = logging.getLogger("opentelemetry")
         stack.callback(log.setLevel, log.level)
         log.setLevel(logging.CRITICAL + 1)
-        play(props, ACTS, OF_A_SCENE)
-        show_tables(props.notes, span_tables.TABLES, seed, SCENES)
-        return props.notes
+        play(context, ACTS, OF_A_SCENE)
+        show_tables(context.notes, span_tables.TABLES, seed, SCENES)
+        return context.notes

@@ -1,4 +1,4 @@
-"""A desk at which a scene asks functions, and notes what they return, or how they refuse."""
+"""A probe calls functions for a scene, and notes what they return, or how they refuse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDED: Final = (KeyboardInterrupt, SystemExit, Breach)
 _ADDRESS: Final = re.compile("<[^<>]* at 0x[0-9a-f]+>")
 
 
-class Desk:
+class Probe:
     """What a scene has: `chance` decides everything, `notes` has what came, `stack` ends with the scene."""
 
     def __init__(self, seed: str, stack: ExitStack) -> None:
@@ -71,7 +71,7 @@ class Desk:
         self.note(what, type(found).__name__)
         return found
 
-    def play(self, part: Callable[[Desk], None]) -> None:
+    def play(self, part: Callable[[Probe], None]) -> None:
         """Play a part; note the error of a machine that fails where none may."""
         self.note(part.__name__)
         try:

@@ -1,4 +1,4 @@
-"""The stage of a scene: a clock, stores and machines that depend on a seed alone, and the notes of what came."""
+"""The environment of a scene: a clock, stores and machines that depend on a seed alone, and notes of the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.virtual_time import VirtualLoop
 from stepward.sabotage.playing.world import TooLate, WorldClock
 from stepward.sabotage.recorded.notes import Notes
-from stepward.sabotage.recorded.stages.inline import inline
+from stepward.sabotage.recorded.shared.inline import inline
 from stepward.sabotage.reference import Answer, Lost, Raised, Replied, Returned, TimedOut, Waits
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Suspend, ToolContext
 from stepward.vm.journal.memory import MemoryJournal
@@ -39,7 +39,7 @@ SHARE_OF_OTHERS: Final = 0.08
 """The share of the calls during which others do something."""
 
 
-class Cast(NamedTuple):
+class SceneProgram(NamedTuple):
     """A program of a scene, with its policies and its world."""
 
     case: DrawnCase
@@ -47,8 +47,8 @@ class Cast(NamedTuple):
     world: World
 
 
-class Stage:
-    """The world of one scene. `chance` decides everything, `notes` has what came of it.
+class Environment:
+    """The environment of one scene. `chance` decides everything, `notes` has the results.
 
     The methods that tools and models call answer as the world of the run's program. A process that has died does
     nothing any more.
@@ -67,7 +67,7 @@ class Stage:
         self._programs: dict[tuple[int, ...], tuple[tuple[Policy, ...], dict[Any, Any]]] = {}
         """The plans of programs, under policies that are the same objects."""
         self.store = self.new_store()
-        self.casts: list[Cast] = []
+        self.programs: list[SceneProgram] = []
         self.is_dead = False
         self.may_die = True
         """Whether a process may die in a call. The tasks of a worker are not to."""
@@ -80,24 +80,24 @@ class Stage:
 
     # -- programs ------------------------------------------------------------------------------------------------------
 
-    def add(self, theme: str, name: str) -> Cast | None:
+    def add(self, theme: str, name: str) -> SceneProgram | None:
         """Draw a program of a theme, and return it; None if none was drawn."""
         try:
             case = drawn_case(theme, f"{self.seed} {name}")
         except Parted:
             return None
-        return None if case is None else self.cast(case)
+        return None if case is None else self.add_case(case)
 
-    def cast(self, case: DrawnCase) -> Cast:
+    def add_case(self, case: DrawnCase) -> SceneProgram:
         """Add a program with its policies and a world, and return it."""
         plan = Plan(case.program, case.policies)
         world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
-        self.casts.append(Cast(case, plan, world))
-        return self.casts[-1]
+        self.programs.append(SceneProgram(case, plan, world))
+        return self.programs[-1]
 
-    def inputs(self, cast: Cast) -> Mapping[str, Any]:
+    def inputs(self, chosen: SceneProgram) -> Mapping[str, Any]:
         """Return inputs of a program."""
-        return given(cast.plan, cast.world) if cast.case.inputs is None else cast.case.inputs
+        return given(chosen.plan, chosen.world) if chosen.case.inputs is None else chosen.case.inputs
 
     def machine(self, policies: Sequence[Policy], key: SigningKey | None = None, **more: Any) -> Process:
         """Return a machine in a process of its own, which nothing has killed yet."""
@@ -159,7 +159,7 @@ class Stage:
 
     async def _answer(self, program: str, step: str, visit: int, attempt: int, frame: Sequence[Any]) -> Answer:
         self._calls += 1
-        worlds = [cast.world for cast in self.casts if step in cast.world.calls]
+        worlds = [chosen.world for chosen in self.programs if step in chosen.world.calls]
         worlds = [world for world in worlds if world.plan.digest == program] or worlds
         if not worlds:
             return Returned("well")
@@ -185,6 +185,6 @@ class Process(ExecutionVM):
     """A machine that does nothing any more once its process has died."""
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
-        if isinstance(self.model, Stage) and self.model.is_dead:
+        if isinstance(self.model, Environment) and self.model.is_dead:
             raise Killed("the process is dead")
         return await super()._io(function, *args)

@@ -1,4 +1,4 @@
-"""The props of scenes without a stage: chance, notes, a folder, and what is put in place of the world for a while."""
+"""The context of scenes without an environment: chance, notes, a folder, and replacements that last for one act."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Hiding(Notes):
             self.texts[-1] = self.texts[-1].replace(text, instead)
 
 
-class Props:
+class SceneContext:
     """What a scene has: `chance` decides everything, `notes` has what came. All that an act changes ends with `stack`.
 
     `options` are for machines.
@@ -143,16 +143,16 @@ class Props:
 
 _ABSENT: Final = object()
 
-Act = Callable[[Props], None]
+Act = Callable[[SceneContext], None]
 """One act of a scene."""
 
 
-def play(props: Props, acts: tuple[Act, ...], number: int) -> None:
+def play(context: SceneContext, acts: tuple[Act, ...], number: int) -> None:
     """Play a number of acts of chance."""
-    for act in props.chance.sample(acts, min(number, len(acts))):
-        props.notes.add(act.__name__)
-        with ExitStack() as props.stack:
-            act(props)
+    for act in context.chance.sample(acts, min(number, len(acts))):
+        context.notes.add(act.__name__)
+        with ExitStack() as context.stack:
+            act(context)
 
 
 def module(name: str, **values: Any) -> ModuleType:

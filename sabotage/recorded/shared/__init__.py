@@ -1,0 +1,1 @@
+"""What scenes share: an environment for machines, a probe for functions, and a context for all else."""
