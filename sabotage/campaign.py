@@ -41,7 +41,7 @@ LEFT_OUT: Final = "only this program is attacked, and not what an attack makes i
 """Why an attack that draws does not run in a campaign without drawn programs."""
 
 
-class Ground(StrEnum):
+class ProgramSource(StrEnum):
     """What an attack runs on: the user's program, a built-in program, or what it makes itself."""
 
     PROGRAM = "program"
@@ -165,13 +165,13 @@ class Row:
         return any(count for outcome, count in self.on_program.items() if outcome != Outcome.NOT_APPLICABLE)
 
     @property
-    def ran_on(self) -> Ground | None:
+    def ran_on(self) -> ProgramSource | None:
         """What the attack ran on: the program itself if a case began on it. None if the attack did not run."""
         if not self.ran:
             return None
         if self.ran_on_program:
-            return Ground.PROGRAM
-        return Ground.OWN if self.attack.draws else Ground.BUILT_IN
+            return ProgramSource.PROGRAM
+        return ProgramSource.OWN if self.attack.draws else ProgramSource.BUILT_IN
 
     @property
     def is_left_out(self) -> bool:
@@ -221,9 +221,9 @@ class Matrix(NamedTuple):
         """The number of attacks that ran."""
         return sum(row.ran for row in self.rows)
 
-    def ran_on(self, ground: Ground) -> int:
-        """Return the number of attacks that ran on a ground. Each attack counts once."""
-        return sum(row.ran_on is ground for row in self.rows)
+    def ran_on(self, source: ProgramSource) -> int:
+        """Return the number of attacks that ran on programs of a source. Each attack counts once."""
+        return sum(row.ran_on is source for row in self.rows)
 
     @property
     def ran_all(self) -> bool:

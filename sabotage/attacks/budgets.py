@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import MODEL
-from stepward.sabotage.playing.answers import Answer, wrong_answers
+from stepward.sabotage.playing.answers import CallAnswer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
@@ -223,15 +223,15 @@ class EverythingFails(Attack):
         manner = case.pick("everything", st.sampled_from(("fails", "wrong", "late")))
         trial = Trial(case, faults=False)
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             call = asking.call
             if manner == "late" and call.timeout is not None:
-                return Answer("late")
+                return CallAnswer("late")
             among = wrong_answers(case.target, call) if manner == "wrong" else None
             if among is None:
-                return Answer("fails", "it broke")
+                return CallAnswer("fails", "it broke")
             said = case.pick(f"wrong: {call.id}", among)
-            return Answer(said["does"], said["value"])
+            return CallAnswer(said["does"], said["value"])
 
         trial.world.decides.append(decide)
         run = trial.finish()
@@ -272,7 +272,7 @@ class RetriesAfterCrash(Attack):
             trial = Trial(case, target=target, faults=False)
             trial.world.decides.append(
                 lambda asking: (
-                    Answer("fails", "it broke") if asking.call.id == step and asking.attempt <= fails else None
+                    CallAnswer("fails", "it broke") if asking.call.id == step and asking.attempt <= fails else None
                 )
             )
             return trial

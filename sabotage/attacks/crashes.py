@@ -8,7 +8,7 @@ from typing import Any
 
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.interleaving import interleave
 from stepward.sabotage.playing.machines import Machine
@@ -144,10 +144,10 @@ def _stopped(case: Case, before: int) -> tuple[Trial, Run]:
     trial = Trial(case, faults=False)
     how = case.pick("what is unknown of a write", st.sampled_from(["unknown-done", "unknown"]))
 
-    def decide(asking: Asking) -> Answer | None:
+    def decide(asking: Asking) -> CallAnswer | None:
         call = asking.call
         is_unknown = call.writes and not call.is_idempotent and not trial.world.settled[shown(asking.frame, call.id)]
-        return Answer(how) if is_unknown else None
+        return CallAnswer(how) if is_unknown else None
 
     trial.world.decides.append(decide)
     run = trial.start()

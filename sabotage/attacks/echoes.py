@@ -14,7 +14,7 @@ from urllib.parse import quote_plus
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.secrecy import SECRET, Hidden, honest, with_secrets
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import Asking
@@ -85,7 +85,7 @@ class SecretEchoed(Attack):
         secrets = sorted(text for text in hidden.texts if spelling != "masked" or len(text) >= LONG_ENOUGH)
         repeated: list[str] = []
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             request = asking.request
             if request is not None and _tells(f"{request.prompt}\n{request.system}", hidden, repeated):
                 raise Breach(Invariant.SECRECY, f"the model is told by `{asking.call.id}` what an output repeated")
@@ -96,7 +96,7 @@ class SecretEchoed(Attack):
             if output is None or not case.pick(f"{asking.name} repeats", st.booleans()):
                 return honest(case, asking, hidden)
             repeated.append(said)
-            return Answer("returns", output)
+            return CallAnswer("returns", output)
 
         trial.world.decides.append(decide)
         machine = trial.machine()

@@ -195,7 +195,7 @@ def _refused(case: Case, what: str, work: Coroutine[Any, Any, Any]) -> None:
 # -- replies -------------------------------------------------------------------------------------------------------
 
 
-class Came(NamedTuple):
+class ExpectedResult(NamedTuple):
     """What has to come of an answer: how the step ends, the name of its error, its value, and what is charged."""
 
     kind: str
@@ -205,8 +205,8 @@ class Came(NamedTuple):
     cost: int | Decimal = 0
 
 
-FAILS: Final = Came("skipped", "Unexpected")
-UNFIT: Final = Came("skipped", "BadOutput", tokens=3, cost=2)
+FAILS: Final = ExpectedResult("skipped", "Unexpected")
+UNFIT: Final = ExpectedResult("skipped", "BadOutput", tokens=3, cost=2)
 HUGE: Final = 2**53 - 1
 
 
@@ -231,9 +231,9 @@ def _raises(error: BaseException) -> Callable[[], Any]:
     return fail
 
 
-NUMBER: Final[tuple[tuple[str, Callable[[], Any], Came], ...]] = (
-    ("a number", _told(5), Came("success", value=5, tokens=3, cost=2)),
-    ("a number as JSON", _told(" 0.50 "), Came("success", value=Decimal("0.5"), tokens=3, cost=2)),
+NUMBER: Final[tuple[tuple[str, Callable[[], Any], ExpectedResult], ...]] = (
+    ("a number", _told(5), ExpectedResult("success", value=5, tokens=3, cost=2)),
+    ("a number as JSON", _told(" 0.50 "), ExpectedResult("success", value=Decimal("0.5"), tokens=3, cost=2)),
     ("no number", _told("NaN"), UNFIT),
     ("no end", _told("Infinity"), UNFIT),
     ("an exponent", _told("1e999999999"), UNFIT),
@@ -241,21 +241,25 @@ NUMBER: Final[tuple[tuple[str, Callable[[], Any], Came], ...]] = (
     ("a text", _told('"5"'), UNFIT),
     ("two values", _told("5 6"), UNFIT),
     ("deep JSON", _told("[" * 100_000), UNFIT),
-    ("a text that lies", _told(_Sly("7")), Came("success", value=7, tokens=3, cost=2)),
+    ("a text that lies", _told(_Sly("7")), ExpectedResult("success", value=7, tokens=3, cost=2)),
     ("plain text for a reply", lambda: "5", FAILS),
     ("None for a reply", lambda: None, FAILS),
-    ("an unknown cost", _told(5, cost=None), Came("skipped", "Unexpected", tokens=3)),
-    ("a cost below zero", _told(5, cost=-7), Came("success", value=5, tokens=3)),
-    ("a cost that is no number", _told(5, cost=float("nan")), Came("success", value=5, tokens=3)),
-    ("a cost in cents", _told(5, cost=Decimal("0.07")), Came("success", value=5, tokens=3, cost=Decimal("0.07"))),
-    ("tokens below zero", _told(5, tokens=-9), Came("success", value=5, cost=2)),
-    ("tokens as a text", _told(5, tokens="many"), Came("success", value=5, cost=2)),
-    ("tokens without end", _told(5, tokens=float("inf")), Came("success", value=5, cost=2)),
-    ("very many tokens", _told(5, tokens=10**40), Came("success", value=5, tokens=HUGE, cost=2)),
+    ("an unknown cost", _told(5, cost=None), ExpectedResult("skipped", "Unexpected", tokens=3)),
+    ("a cost below zero", _told(5, cost=-7), ExpectedResult("success", value=5, tokens=3)),
+    ("a cost that is no number", _told(5, cost=float("nan")), ExpectedResult("success", value=5, tokens=3)),
+    (
+        "a cost in cents",
+        _told(5, cost=Decimal("0.07")),
+        ExpectedResult("success", value=5, tokens=3, cost=Decimal("0.07")),
+    ),
+    ("tokens below zero", _told(5, tokens=-9), ExpectedResult("success", value=5, cost=2)),
+    ("tokens as a text", _told(5, tokens="many"), ExpectedResult("success", value=5, cost=2)),
+    ("tokens without end", _told(5, tokens=float("inf")), ExpectedResult("success", value=5, cost=2)),
+    ("very many tokens", _told(5, tokens=10**40), ExpectedResult("success", value=5, tokens=HUGE, cost=2)),
     (
         "an error that costs",
         _raises(ModelFailed("no", ModelReply("", 4, 1, "m"))),
-        Came("skipped", "Unexpected", None, 4, 1),
+        ExpectedResult("skipped", "Unexpected", None, 4, 1),
     ),
     ("an error", _raises(ValueError("no")), FAILS),
     ("an end of the process", _raises(SystemExit(1)), FAILS),
@@ -330,7 +334,7 @@ def _asking(case: Case, adapter: _Adapter) -> ExecutionVM:
     return ExecutionVM({}, adapter, checker=None, **options)
 
 
-def _compare(case: Case, what: str, run: Run, due: Came, kind: str = "") -> None:
+def _compare(case: Case, what: str, run: Run, due: ExpectedResult, kind: str = "") -> None:
     """Compare the one attempt of a run with what has to come of it."""
     attempt = next(one for one in run.trace if one.kind == "attempt")
     said = (attempt.outcome, attempt.error_name or "", attempt.output)  # type: ignore[union-attr]
@@ -357,8 +361,8 @@ class _Late(_Declined):
     pass
 
 
-DECLINED: Final = Came("skipped", "Declined")
-ENDS: Final[tuple[tuple[str, Callable[[], Any], Came], ...]] = (
+DECLINED: Final = ExpectedResult("skipped", "Declined")
+ENDS: Final[tuple[tuple[str, Callable[[], Any], ExpectedResult], ...]] = (
     ("an error by name", _raises(ToolError("Declined", "no")), DECLINED),
     ("an error by class", _raises(_Declined("no")), DECLINED),
     ("an error of a class below", _raises(_Late("no")), DECLINED),
@@ -370,10 +374,10 @@ ENDS: Final[tuple[tuple[str, Callable[[], Any], Came], ...]] = (
     ("an error that can't be written", _raises(_Mute()), FAILS),
     ("a long error", _raises(ValueError("x" * MOST_ERROR)), FAILS),
     ("an error that is too long", _raises(ValueError("x" * (MOST_ERROR + 1))), FAILS),
-    ("a suspension", lambda: Suspend("?"), Came("skipped", "BadOutput")),
-    ("a text", lambda: "x", Came("skipped", "BadOutput")),
-    ("no value", lambda: {1, 2}, Came("skipped", "BadOutput")),
-    ("what fails when it is read", lambda: _Lazy({"a": 1}), Came("skipped", "BadOutput")),
+    ("a suspension", lambda: Suspend("?"), ExpectedResult("skipped", "BadOutput")),
+    ("a text", lambda: "x", ExpectedResult("skipped", "BadOutput")),
+    ("no value", lambda: {1, 2}, ExpectedResult("skipped", "BadOutput")),
+    ("what fails when it is read", lambda: _Lazy({"a": 1}), ExpectedResult("skipped", "BadOutput")),
     ("doubt", _raises(InDoubt("lost")), FAILS),
 )
 """The ends of a call that has to return a number, without a leave to suspend, and what comes of them in a read."""
@@ -404,7 +408,9 @@ class ToolsAtTheEdge(Attack):
                 self._play(case, f"{what} of a {effect}", end, due, effect, timeout)
         return Outcome.ABSORBED
 
-    def _play(self, case: Case, what: str, end: Callable[[], Any], due: Came, effect: str, timeout: int | None) -> None:
+    def _play(
+        self, case: Case, what: str, end: Callable[[], Any], due: ExpectedResult, effect: str, timeout: int | None
+    ) -> None:
         step: dict[str, Any] = {"id": "call", "type": "tool", "tool": "call", "on_error": "skip"}
         step |= {} if timeout is None else {"timeout_seconds": timeout}
         facts = {"effect": effect, "args": {}, "returns": {"type": "number"}, "errors": ["Declined"]}

@@ -37,7 +37,7 @@ STEP, TOOL = {"step": "check"}, {"tool": "look"}
 BOTH: Final = (STEP, TOOL)
 
 
-class Way(NamedTuple):
+class FailedEnding(NamedTuple):
     """A way in which the step `check`, or the tool `look`, ends without success; then control goes to `then`.
 
     `world` is what the tool does then. Each of `selectors` names what has not succeeded. `given` is the input in that
@@ -91,30 +91,32 @@ _ROUND: Final[tuple[Step, ...]] = (
     {"id": "again", "type": "condition", "condition": "$n < 2", "then": "count", "otherwise": "then"},
 )
 
-WAYS: Final[Mapping[str, Way]] = {
-    "it fails, and is skipped": Way("it fails", [_check(on_error="skip")]),
-    "it fails, and is caught": Way("it fails", [_check(catch=[{"errors": ["any"], "then": "then"}])]),
-    "it fails, and has an error step": Way("it fails", [_check(error_step="then")]),
-    "it is tried in vain": Way("it fails", [_check(on_error="retry", max_retries=2, error_step="then")]),
-    "it is late, and has a fallback": Way("it is late", [_check(**_FALLBACK)]),
-    "it is late, and is skipped": Way("it is late", [_check(timeout_seconds=2, on_error="skip")]),
-    "it has another type": Way("it is odd", [_check(on_error="skip")]),
-    "it is too large": Way("it is large", [_check(on_error="skip")], facts={"effect": "read"}),
-    "it is in doubt, and then fails": Way(
+WAYS: Final[Mapping[str, FailedEnding]] = {
+    "it fails, and is skipped": FailedEnding("it fails", [_check(on_error="skip")]),
+    "it fails, and is caught": FailedEnding("it fails", [_check(catch=[{"errors": ["any"], "then": "then"}])]),
+    "it fails, and has an error step": FailedEnding("it fails", [_check(error_step="then")]),
+    "it is tried in vain": FailedEnding("it fails", [_check(on_error="retry", max_retries=2, error_step="then")]),
+    "it is late, and has a fallback": FailedEnding("it is late", [_check(**_FALLBACK)]),
+    "it is late, and is skipped": FailedEnding("it is late", [_check(timeout_seconds=2, on_error="skip")]),
+    "it has another type": FailedEnding("it is odd", [_check(on_error="skip")]),
+    "it is too large": FailedEnding("it is large", [_check(on_error="skip")], facts={"effect": "read"}),
+    "it is in doubt, and then fails": FailedEnding(
         "it is late", [_check(on_error="skip", timeout_seconds=2)], facts={"effect": "write", "idempotent": False}
     ),
-    "nobody answers in time": Way(
+    "nobody answers in time": FailedEnding(
         "it waits", [_check(deadline_seconds=5, error_step="then")], facts=_SUSPENDING, holds=False
     ),
-    "an argument is of another type": Way(
+    "an argument is of another type": FailedEnding(
         GOOD, [_check(args={"n": "$given"}, on_error="skip")], given="x", facts=_TYPED
     ),
-    "an argument is not there": Way(
+    "an argument is not there": FailedEnding(
         GOOD, [_check(args={"n": "$given.n"}, on_error="skip")], given={}, facts=_TYPED, good={"n": 1}
     ),
-    "no policy allows it": Way(GOOD, [_check(tool="barred", on_error="skip")], [STEP, {"tool": "barred"}], holds=False),
-    "it is visited too often": Way("it fails", _ROUND),
-    "nobody comes to it": Way(
+    "no policy allows it": FailedEnding(
+        GOOD, [_check(tool="barred", on_error="skip")], [STEP, {"tool": "barred"}], holds=False
+    ),
+    "it is visited too often": FailedEnding("it fails", _ROUND),
+    "nobody comes to it": FailedEnding(
         GOOD,
         [
             {"id": "which", "type": "condition", "condition": "$given == 1", "then": "check", "otherwise": "then"},
@@ -122,48 +124,52 @@ WAYS: Final[Mapping[str, Way]] = {
         ],
         given=2,
     ),
-    "a sub-step falls back": Way("it is late", _parallel(_check(**_FALLBACK), _OTHER)),
-    "a sub-step is skipped": Way("it fails", _parallel(_check(on_error="skip"), _OTHER)),
-    "a sub-step fails": Way("it fails", _parallel(_check(), _OTHER), [*BOTH, _OF[0]]),
-    "what a sub-step depends on fails": Way(
+    "a sub-step falls back": FailedEnding("it is late", _parallel(_check(**_FALLBACK), _OTHER)),
+    "a sub-step is skipped": FailedEnding("it fails", _parallel(_check(on_error="skip"), _OTHER)),
+    "a sub-step fails": FailedEnding("it fails", _parallel(_check(), _OTHER), [*BOTH, _OF[0]]),
+    "what a sub-step depends on fails": FailedEnding(
         "it fails", _parallel({"id": "first", "type": "tool", "tool": "look"}, _check(depends_on=["first"]))
     ),
-    "a branch fails": Way("it fails", [_within("both", "parallel", branches=_FORKED)], [*BOTH, _OF[0]]),
-    "a step of a branch is skipped": Way(
+    "a branch fails": FailedEnding("it fails", [_within("both", "parallel", branches=_FORKED)], [*BOTH, _OF[0]]),
+    "a step of a branch is skipped": FailedEnding(
         "it fails",
         [_within("both", "parallel", branches={**_FORKED, "a": {"steps": [_check(on_error="skip")]}})],
     ),
-    "an item fails": Way("it fails", _each(_check(), on_error="skip"), [*BOTH, _OF[1]]),
-    "an item beside others fails": Way(
+    "an item fails": FailedEnding("it fails", _each(_check(), on_error="skip"), [*BOTH, _OF[1]]),
+    "an item beside others fails": FailedEnding(
         "it fails", _each(_check(), on_error="skip", max_concurrency=2), [*BOTH, _OF[1]]
     ),
-    "items are skipped": Way("it fails", _each(_check(), on_item_error="skip")),
-    "items beside others are skipped": Way("it fails", _each(_check(), on_item_error="skip", max_concurrency=2)),
-    "there are too many items": Way(GOOD, _each(_check(), on_error="skip", max_items=1), [*BOTH, _OF[1]], holds=False),
-    "there is no list of items": Way(
+    "items are skipped": FailedEnding("it fails", _each(_check(), on_item_error="skip")),
+    "items beside others are skipped": FailedEnding(
+        "it fails", _each(_check(), on_item_error="skip", max_concurrency=2)
+    ),
+    "there are too many items": FailedEnding(
+        GOOD, _each(_check(), on_error="skip", max_items=1), [*BOTH, _OF[1]], holds=False
+    ),
+    "there is no list of items": FailedEnding(
         GOOD,
         [*_unless_got("each"), *_each(_check(), on_error="skip", items="$got.output", max_items=3)],
         [*BOTH, _OF[1]],
         given=2,
         holds=False,
     ),
-    "a called program fails": Way("it fails", [_within("sub", "call", program="p")], [TOOL, _OF[2]]),
-    "an argument of a called program is not there": Way(
+    "a called program fails": FailedEnding("it fails", [_within("sub", "call", program="p")], [TOOL, _OF[2]]),
+    "an argument of a called program is not there": FailedEnding(
         GOOD,
         [*_unless_got("sub"), _within("sub", "call", program="q", args={"n": "$got.output"})],
         [TOOL, _OF[2]],
         given=2,
     ),
-    "nothing can be computed": Way(
+    "nothing can be computed": FailedEnding(
         GOOD, [_within("check", "compute", lisp="(+ data/n 1)", args={"n": "$given"})], [STEP], given="x"
     ),
-    "another branch is taken": Way(
+    "another branch is taken": FailedEnding(
         GOOD,
         [{"id": "check", "type": "condition", "condition": "$given == 1", "then": "then", "otherwise": "then"}],
         [{"step": "check", "branch": "then"}],
         given=2,
     ),
-    "no branch is taken": Way(
+    "no branch is taken": FailedEnding(
         GOOD,
         _each(
             {"id": "check", "type": "condition", "cases": [{"name": "c", "when": "$given == 1", "then": "fine"}]},
@@ -173,16 +179,16 @@ WAYS: Final[Mapping[str, Way]] = {
         [STEP, {"step": "check", "branch": "c"}],
         given=2,
     ),
-    "it can't wait": Way(
+    "it can't wait": FailedEnding(
         GOOD,
         _each({"id": "check", "type": "wait", "seconds": "$given"}, on_item_error="skip"),
         [STEP],
         given="x",
         holds=False,
     ),
-    "no such reply is allowed": Way("it is odd", [{**_ASKS, "on_error": "skip"}], [STEP]),
-    "a reply is late": Way("it is late", [{**_ASKS, **_FALLBACK, "fallback": "1"}], [STEP]),
-    "a prompt would show a secret": Way(
+    "no such reply is allowed": FailedEnding("it is odd", [{**_ASKS, "on_error": "skip"}], [STEP]),
+    "a reply is late": FailedEnding("it is late", [{**_ASKS, **_FALLBACK, "fallback": "1"}], [STEP]),
+    "a prompt would show a secret": FailedEnding(
         GOOD, [{**_ASKS, "prompt": "$hidden", "on_error": "skip"}], [STEP], holds=False
     ),
 }
@@ -270,7 +276,7 @@ class EndWithoutSuccess(Attack):
 
 
 class _Setting(NamedTuple):
-    way: Way
+    way: FailedEnding
     selector: Mapping[str, Any]
     home: str
     given: Any

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.attack import Attack, Family, Need
-from stepward.sabotage.attacks.injection import Meddler, called_tools
+from stepward.sabotage.attacks.injection import Interceptor, called_tools
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import WRITE
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.odd_values import NO_VALUES, made, strange
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
@@ -191,7 +191,7 @@ class PayloadIllTyped(_Delivered):
             target = variant(target, f"{name} suspends", lambda data: data["tools"][name].update(suspends=True))
         trial = Trial(case, target=target, faults=False)
         trial.world.decides.append(
-            lambda asking: Answer("suspends", {"asks": asking.call.id}) if asking.call.may_suspend else None
+            lambda asking: CallAnswer("suspends", {"asks": asking.call.id}) if asking.call.may_suspend else None
         )
         machine = trial.machine()
         run = trial.start(machine)
@@ -217,7 +217,7 @@ class ReconciliationIllTyped(_Delivered):
     def play(self, case: Case) -> Outcome:
         """Lose the answers of writes, reconcile them wrongly, and then correctly."""
         trial = Trial(case, faults=False)
-        trial.world.decides.append(Meddler(case, lambda call: call.writes, lambda _: Answer("unknown-done")))
+        trial.world.decides.append(Interceptor(case, lambda call: call.writes, lambda _: CallAnswer("unknown-done")))
         machine = trial.machine()
         run = trial.start(machine)
         tried = 0

@@ -13,7 +13,7 @@ from typing import Any, Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import SENSITIVE
-from stepward.sabotage.playing.answers import Answer, answers
+from stepward.sabotage.playing.answers import CallAnswer, answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import refused
 from stepward.sabotage.playing.trial import Trial
@@ -315,13 +315,13 @@ def _suffix(file: str, path: str) -> str:
     return f"runs.db{file[len(path) :]}"
 
 
-def _marking(trial: Trial, asking: Asking) -> Answer | None:
+def _marking(trial: Trial, asking: Asking) -> CallAnswer | None:
     """Return the answer of the world with recognizable sensitive values."""
     target, call = trial.case.target, asking.call
     data = trial.case.pick(trial.named(asking.name), answers(target, call, faults=False))
     if data["does"] != "returns" or call.returns is None:
         return None
-    return Answer("returns", _marked(data["value"], call.returns, _marker(trial)))
+    return CallAnswer("returns", _marked(data["value"], call.returns, _marker(trial)))
 
 
 def _marked(value: Any, spec: TypeSpec | None, text: str, *, inside: bool = False) -> Any:

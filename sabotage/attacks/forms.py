@@ -296,7 +296,7 @@ class LeaseKeptForATool(Attack):
         calls = [_CallEnds([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said]
         fails = case.pick("renewal that fails", st.one_of(st.none(), st.integers(0, 3)))
         taken = case.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
-        _Vigil(case, calls, fails, _number(taken)).play()
+        _LeaseCase(case, calls, fails, _number(taken)).play()
         return Outcome.ABSORBED
 
 
@@ -304,7 +304,7 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-class _Vigil:
+class _LeaseCase:
     """One case: the time source, the lease, and its expected state."""
 
     def __init__(self, case: Case, calls: list[_CallEnds], fails: int | None, taken: float | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import TOOL
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
@@ -80,7 +80,7 @@ class Handed(NamedTuple):
 
     asking: Asking
     context: ToolContext
-    answer: Answer
+    answer: CallAnswer
     raised: Callable[[str], BaseException] | None
     threads: list[threading.Thread]
     coming: list[Coroutine[Any, Any, Any]]
@@ -131,7 +131,7 @@ class Adapted:
             self._trial.case.error = Breach(Invariant.DATA, f"function `{name}` {self._wrong[0]}")
             raise Killed(self._wrong[0])
 
-    def _raised(self, form: Form, asking: Asking, answer: Answer) -> Callable[[str], BaseException] | None:
+    def _raised(self, form: Form, asking: Asking, answer: CallAnswer) -> Callable[[str], BaseException] | None:
         """Return the error that a failing function raises."""
         from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from typing import Any
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import MODEL, TOOL
-from stepward.sabotage.playing.answers import Answer, wrong_answers
+from stepward.sabotage.playing.answers import CallAnswer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.odd_values import made, soiled, strange
 from stepward.sabotage.playing.places import place_of
@@ -20,11 +20,11 @@ from stepward.sabotage.target import Target
 from stepward.vm.machine.plan import CallPlan
 
 
-class Meddler:
+class Interceptor:
     """Answers in place of the world, from a matching call on that the attack chooses. `met` lists the answered
     calls."""
 
-    def __init__(self, case: Case, fits: Callable[[CallPlan], bool], answer: Callable[[Asking], Answer]) -> None:
+    def __init__(self, case: Case, fits: Callable[[CallPlan], bool], answer: Callable[[Asking], CallAnswer]) -> None:
         from hypothesis import strategies as st
 
         self.met: list[Asking] = []
@@ -32,7 +32,7 @@ class Meddler:
         self._fits = fits
         self._answer = answer
 
-    def __call__(self, asking: Asking) -> Answer | None:
+    def __call__(self, asking: Asking) -> CallAnswer | None:
         """Return the answer to an attempt, or None."""
         if not self._fits(asking.call):
             return None
@@ -90,14 +90,14 @@ class ReplyOutsideTheSet(Attack):
         trial = Trial(case)
         wrong = []
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             if asking.call.allowed is None:
                 return None
             among = wrong_answers(case.target, asking.call)
             assert among is not None, "there is always a reply that is not allowed"
             data = case.pick(f"wrong reply: {asking.name}", among)
             wrong.append(asking)
-            return Answer(data["does"], data["value"])
+            return CallAnswer(data["does"], data["value"])
 
         trial.world.decides.append(decide)
         trial.finish()
@@ -120,16 +120,16 @@ class _Strange(Attack):
         """Answer strangely from some call on, and check that a value of another type is a failure."""
         trial = Trial(case, faults=False)
 
-        def answer(asking: Asking) -> Answer:
+        def answer(asking: Asking) -> CallAnswer:
             call = asking.call
             among = case.target.once(
                 ("strange", call.id), lambda: strange(case.target, call.returns, is_reply=call.is_model)
             )
             said = case.pick(f"strange answer: {asking.name}", among)
             case.log(f"`{call.id}` is answered with {said}")
-            return Answer("wrong", made(said))
+            return CallAnswer("wrong", made(said))
 
-        meddler = Meddler(case, self.fits, answer)
+        meddler = Interceptor(case, self.fits, answer)
         trial.world.decides.append(meddler)
         trial.finish()
         return outcome_of(trial, meddler.met)
@@ -206,12 +206,12 @@ class _Soiling(Attack):
             for name, value in trial.inputs.items()
         }
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             call = asking.call
             if not _is_open(call) or call.may_suspend:
                 return None
             value = case.pick(f"answer: {asking.name}", target.output(call))
-            return Answer("returns", soil(asking.name, value, call.returns))
+            return CallAnswer("returns", soil(asking.name, value, call.returns))
 
         trial.world.decides.append(decide)
         trial.finish()
@@ -287,7 +287,7 @@ class UndeclaredSuspension(Attack):
     def play(self, case: Case) -> Outcome:
         """Suspend from some call on, and check that the run does not wait."""
         trial = Trial(case, faults=False)
-        meddler = Meddler(case, _must_not_wait, lambda asking: Answer("suspends", {"asks": asking.call.id}))
+        meddler = Interceptor(case, _must_not_wait, lambda asking: CallAnswer("suspends", {"asks": asking.call.id}))
         trial.world.decides.append(meddler)
         machine = trial.machine()
         run = trial.start(machine)

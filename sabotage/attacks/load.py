@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family, Need
-from stepward.sabotage.attacks.injection import Meddler, kind_of_outcome, outcome_of
+from stepward.sabotage.attacks.injection import Interceptor, kind_of_outcome, outcome_of
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import TOOL
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.odd_values import nested, soiled
@@ -77,16 +77,16 @@ class OutputTooLarge(Attack):
         case.log(f"outputs may have {MOST} bytes, and some have {MOST + beside}")
         long: list[Asking] = []
 
-        def answer(asking: Asking) -> Answer:
+        def answer(asking: Asking) -> CallAnswer:
             call = asking.call
             value = case.pick(f"answer: {asking.name}", case.target.output(call))
             full = filled(value, call.returns, MOST + beside)
             if full is None:
-                return Answer("returns", value)
+                return CallAnswer("returns", value)
             long.append(asking)
-            return Answer("returns", full)
+            return CallAnswer("returns", full)
 
-        trial.world.decides.append(Meddler(case, has_room, answer))
+        trial.world.decides.append(Interceptor(case, has_room, answer))
         trial.finish()
         for asking in long:
             is_taken = kind_of_outcome(trial, asking) == "success"
@@ -127,13 +127,13 @@ class StateTooLarge(Attack):
         trial = Trial(case, faults=False, limits=Limits(state_bytes=most))
         case.log(f"outputs have {SOME} bytes where they can, and all together may have {most}")
 
-        def answer(asking: Asking) -> Answer:
+        def answer(asking: Asking) -> CallAnswer:
             call = asking.call
             value = case.pick(f"answer: {asking.name}", case.target.output(call))
             full = filled(value, call.returns, SOME)
-            return Answer("returns", value if full is None else full)
+            return CallAnswer("returns", value if full is None else full)
 
-        trial.world.decides.append(Meddler(case, has_room, answer))
+        trial.world.decides.append(Interceptor(case, has_room, answer))
         # The reference does not add up sizes, so it can't check this run.
         trial.oracle.rest()
         machine = trial.machine()
@@ -218,11 +218,11 @@ class HugeValues(Attack):
         if entry != "calls":
             return self._start(trial, {**trial.inputs, entry: _HUGE[name]()})
 
-        def answer(asking: Asking) -> Answer:
+        def answer(asking: Asking) -> CallAnswer:
             value = case.pick(f"answer: {asking.name}", case.target.output(asking.call))
-            return Answer("wrong", _huge(value, asking.call, name))
+            return CallAnswer("wrong", _huge(value, asking.call, name))
 
-        meddler = Meddler(case, lambda call: not call.may_suspend, answer)
+        meddler = Interceptor(case, lambda call: not call.may_suspend, answer)
         trial.world.decides.append(meddler)
         trial.finish()
         return outcome_of(trial, meddler.met)

@@ -13,8 +13,8 @@ from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.operations.accounts import Account, Refusal
 from stepward.sabotage.operations.book import LEASE, Book
-from stepward.sabotage.operations.desk import Desk, Process
 from stepward.sabotage.operations.stores import new_stores
+from stepward.sabotage.operations.task_tools import Process, TaskTools
 from stepward.sabotage.operations.tasks import (
     KINDS,
     POLICIES,
@@ -85,7 +85,7 @@ class _Table:
         self.clock = ManualClock(tick=0)
         self.new_store = new_store
         self.store = new_store()
-        self.desk = Desk()
+        self.desk = TaskTools()
         self.book = Book(self.clock.time)
         self.count = 0
         if chance.random() < 0.3:

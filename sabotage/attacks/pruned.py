@@ -27,7 +27,7 @@ AFTER: Final = 86_400_000_000
 """Microseconds after which the runs are pruned."""
 
 
-class Deed(NamedTuple):
+class PrunedEdit(NamedTuple):
     """What is done to a pruned run. Without a key it is found `alone`, or by the `receipt` for the end of the run.
 
     With the key of the machine everything is found. `kept` edits what is kept of the run, given the number of the
@@ -45,30 +45,34 @@ def _changed(kept: Pruned, at: int) -> Pruned:
     return replace(kept, digests=(*kept.digests[:at], flipped(kept.digests[at], 7), *kept.digests[at + 1 :]))
 
 
-_DEEDS: Final[dict[str, Deed]] = {
-    "another status": Deed(lambda kept, _: replace(kept, status=f"{kept.status}?"), receipt=True),
-    "another trace": Deed(lambda kept, _: replace(kept, trace=flipped(kept.trace, 3)), receipt=True),
-    "another record at the end": Deed(_changed, receipt=True),
-    "another first record": Deed(lambda kept, at: _changed(kept, 0) if at else replace(kept, at=0)),
-    "no record at the end": Deed(
+_DEEDS: Final[dict[str, PrunedEdit]] = {
+    "another status": PrunedEdit(lambda kept, _: replace(kept, status=f"{kept.status}?"), receipt=True),
+    "another trace": PrunedEdit(lambda kept, _: replace(kept, trace=flipped(kept.trace, 3)), receipt=True),
+    "another record at the end": PrunedEdit(_changed, receipt=True),
+    "another first record": PrunedEdit(lambda kept, at: _changed(kept, 0) if at else replace(kept, at=0)),
+    "no record at the end": PrunedEdit(
         lambda kept, at: replace(kept, digests=kept.digests[:at] or (bytes(32),)), receipt=True
     ),
-    "a record more": Deed(lambda kept, _: replace(kept, digests=(*kept.digests, bytes(32)))),
-    "another program": Deed(lambda kept, _: replace(kept, program=kept.program[::-1], name=f"{kept.name}?")),
-    "another end": Deed(lambda kept, _: replace(kept, ended=kept.ended + 1)),
-    "another time": Deed(lambda kept, _: replace(kept, at=kept.at - 1)),
-    "another person": Deed(lambda kept, _: replace(kept, by="somebody else")),
-    "another run": Deed(lambda kept, _: replace(kept, run=f"{kept.run}?"), alone=True),
-    "no signature": Deed(lambda kept, _: replace(kept, key=None, signature=None)),
-    "another signature": Deed(lambda kept, _: replace(kept, signature=flipped(kept.signature or bytes(64), 100))),
-    "the name of another key": Deed(lambda kept, _: replace(kept, key=stranger().id)),
-    "another status, signed by another key": Deed(
+    "a record more": PrunedEdit(lambda kept, _: replace(kept, digests=(*kept.digests, bytes(32)))),
+    "another program": PrunedEdit(lambda kept, _: replace(kept, program=kept.program[::-1], name=f"{kept.name}?")),
+    "another end": PrunedEdit(lambda kept, _: replace(kept, ended=kept.ended + 1)),
+    "another time": PrunedEdit(lambda kept, _: replace(kept, at=kept.at - 1)),
+    "another person": PrunedEdit(lambda kept, _: replace(kept, by="somebody else")),
+    "another run": PrunedEdit(lambda kept, _: replace(kept, run=f"{kept.run}?"), alone=True),
+    "no signature": PrunedEdit(lambda kept, _: replace(kept, key=None, signature=None)),
+    "another signature": PrunedEdit(lambda kept, _: replace(kept, signature=flipped(kept.signature or bytes(64), 100))),
+    "the name of another key": PrunedEdit(lambda kept, _: replace(kept, key=stranger().id)),
+    "another status, signed by another key": PrunedEdit(
         lambda kept, _: replace(kept, status=f"{kept.status}?").signed(stranger()), receipt=True
     ),
-    "a receipt with another status": Deed(receipt=True, said=lambda one: replace(one, status=f"{one.status}?")),
-    "a receipt with another trace": Deed(receipt=True, said=lambda one: replace(one, trace=flipped(one.trace, 3))),
-    "a receipt with another digest": Deed(receipt=True, said=lambda one: replace(one, digest=flipped(one.digest, 7))),
-    "a receipt for a later record": Deed(receipt=True, said=lambda one: replace(one, seq=one.seq + 1)),
+    "a receipt with another status": PrunedEdit(receipt=True, said=lambda one: replace(one, status=f"{one.status}?")),
+    "a receipt with another trace": PrunedEdit(
+        receipt=True, said=lambda one: replace(one, trace=flipped(one.trace, 3))
+    ),
+    "a receipt with another digest": PrunedEdit(
+        receipt=True, said=lambda one: replace(one, digest=flipped(one.digest, 7))
+    ),
+    "a receipt for a later record": PrunedEdit(receipt=True, said=lambda one: replace(one, seq=one.seq + 1)),
 }
 _LEFT: Final = "left as it is"
 _TORN: Final = "torn"

@@ -8,7 +8,7 @@ from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.attacks.tokens import TokenAttack, redescribed
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import WRITE
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.delivering import in_doubt, refused, suspended
 from stepward.sabotage.playing.interleaving import Work, interleave
@@ -280,14 +280,14 @@ class KeysThatCollide(Attack):
         return Outcome.ABSORBED if keys else Outcome.NOT_APPLICABLE
 
 
-def _failing_at_first(case: Case, asking: Asking) -> Answer | None:
+def _failing_at_first(case: Case, asking: Asking) -> CallAnswer | None:
     """Let a retried call fail at first, if the attack decides so; the retry is a new performance."""
     from hypothesis import strategies as st
 
     if asking.call.is_model or asking.call.attempts == 1 or asking.attempt > 1:
         return None
     fails = case.pick(f"fails at first: {asking.visited}", st.booleans())
-    return Answer("fails", "it broke") if fails else None
+    return CallAnswer("fails", "it broke") if fails else None
 
 
 def _named(performance: tuple[str, Performance], first: Trial) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import MODEL
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.odd_values import part_of
 from stepward.sabotage.playing.trial import Trial
@@ -138,7 +138,7 @@ class SecretQuoted(Attack):
         forms = ("in an error", "in a request", "by its type")
         quoted = []
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             call = asking.call
             if call.is_model or not hidden.found_in(to_json(asking.args)):
                 return honest(case, asking, hidden)
@@ -146,13 +146,13 @@ class SecretQuoted(Attack):
             leaf = next(text for text in map(as_text, leaves(asking.args)) if hidden.found_in(text))
             if quoted_in == "in an error":
                 quoted.append(asking)
-                return Answer("fails", _FORMS[form].quote(leaf))
+                return CallAnswer("fails", _FORMS[form].quote(leaf))
             if quoted_in == "in a request" and call.may_suspend:
                 quoted.append(asking)
-                return Answer("suspends", {"asks": call.id, "about": [_FORMS[form].quote(leaf)]})
+                return CallAnswer("suspends", {"asks": call.id, "about": [_FORMS[form].quote(leaf)]})
             if quoted_in == "by its type" and call.returns is not None:
                 quoted.append(asking)
-                return Answer("wrong", {"quotes": [leaf]} if "object" not in call.returns.kinds else [leaf])
+                return CallAnswer("wrong", {"quotes": [leaf]} if "object" not in call.returns.kinds else [leaf])
             return honest(case, asking, hidden)
 
         trial.world.decides.append(decide)
@@ -166,12 +166,14 @@ class SecretQuoted(Attack):
         return Outcome.BLOCKED if quoted else Outcome.ABSORBED if hidden.texts else Outcome.NOT_APPLICABLE
 
 
-def honest(case: Case, asking: Asking, hidden: Hidden) -> Answer | None:
+def honest(case: Case, asking: Asking, hidden: Hidden) -> CallAnswer | None:
     """Return an output with secrets where its type is sensitive, or None to leave the answer to the world."""
     call = asking.call
     if call.returns is None or call.may_suspend:
         return None
-    return Answer("returns", hidden.put(case.pick(f"answer: {asking.name}", case.target.output(call)), call.returns))
+    return CallAnswer(
+        "returns", hidden.put(case.pick(f"answer: {asking.name}", case.target.output(call)), call.returns)
+    )
 
 
 def leaves(value: Any) -> list[Any]:
@@ -244,7 +246,7 @@ class SecretToModel(Attack):
         types = target.plan.input_types
         trial.inputs = {key: hidden.put(value, types[key]) for key, value in trial.inputs.items()}
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             request = asking.request
             if request is not None and hidden.found_in(f"{request.prompt}\n{request.system}"):
                 raise Breach(Invariant.SECRECY, f"the model is told a sensitive value by `{asking.call.id}`")

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.attack import Attack, Family, Need
-from stepward.sabotage.attacks.injection import Meddler
+from stepward.sabotage.attacks.injection import Interceptor
 from stepward.sabotage.attacks.load import filled, has_room
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
 from stepward.sabotage.playing.world import Asking
@@ -85,12 +85,12 @@ class StateAtTheEdge(Attack):
         # The reference is asked about sizes elsewhere: this attack adds them up from the records alone.
         trial.oracle.rest()
 
-        def answer(asking: Asking) -> Answer:
+        def answer(asking: Asking) -> CallAnswer:
             value = case.pick(f"answer: {asking.name}", case.target.output(asking.call))
             full = filled(value, asking.call.returns, SOME)
-            return Answer("returns", value if full is None else full)
+            return CallAnswer("returns", value if full is None else full)
 
-        trial.world.decides.append(Meddler(case, has_room, answer))
+        trial.world.decides.append(Interceptor(case, has_room, answer))
         machine = trial.machine()
         try:
             run = trial.start(machine)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.attacks.drivers import is_inside
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import Machine, WatchedStore
 from stepward.sabotage.playing.places import place_of
@@ -224,14 +224,14 @@ class _Plot:
             options["retry_delay"] = delay
         return self.trial.machine(points, around=lambda _: slow, model=slow, **options)
 
-    def _decide(self, asking: Asking) -> Answer | None:
+    def _decide(self, asking: Asking) -> CallAnswer | None:
         from hypothesis import strategies as st
 
         case, call = self.trial.case, asking.call
         is_late = call.timeout is not None and case.pick(f"is late: {asking.name}", st.integers(0, 3)) == 1
-        return Answer("late") if is_late else None
+        return CallAnswer("late") if is_late else None
 
-    async def take_time(self, asking: Asking, answer: Answer) -> None:
+    async def take_time(self, asking: Asking, answer: CallAnswer) -> None:
         """Let the time of a call pass, and check the run meanwhile."""
         from hypothesis import strategies as st
 

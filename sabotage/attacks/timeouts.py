@@ -12,7 +12,7 @@ from stepward.sabotage.attacks.continuations import Interrupted
 from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, with_note
 from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import calls_in, variant
@@ -115,14 +115,14 @@ class TimeAtTheEdge(Attack):
         trial = Trial(case, faults=False, target=target)
         starts: list[int] = []
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             first = json.loads(trial.store.inner.read(trial.run)[0].record)["at"]
             starts.append(trial.clock.time - first)
             late = None if most is None else starts[-1] - int(most * 1_000_000)
             case.hold(late is None or late < 0, self.invariant, f"`{asking.call.id}` starts when the time is over")
             trial.clock.time += took * 1_000_000
             is_tried = asking.attempt <= min(failing, asking.call.attempts - 1)
-            return Answer("fails", "it is down") if is_tried else None
+            return CallAnswer("fails", "it is down") if is_tried else None
 
         trial.world.decides.append(decide)
         ends = "without a limit" if most is None else f"of {most} s"

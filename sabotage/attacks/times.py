@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from stepward.sabotage.attack import Attack, Family, Need
 from stepward.sabotage.invariants import Invariant, Outcome
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.points import Points
@@ -39,7 +39,7 @@ class AnswerAfterTimeOut(Attack):
         trial = Trial(case, faults=False)
         late: list[Asking] = []
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             call = asking.call
             if not call.writes or call.timeout is None:
                 return None
@@ -47,7 +47,7 @@ class AnswerAfterTimeOut(Attack):
             if asking.attempt > many:
                 return None
             late.append(asking)
-            return Answer("late", case.pick(f"late answer: {asking.name}", case.target.output(call)))
+            return CallAnswer("late", case.pick(f"late answer: {asking.name}", case.target.output(call)))
 
         trial.world.decides.append(decide)
         trial.finish()
@@ -145,7 +145,7 @@ class LateResult(Attack):
         clock = _Impatient()
         trial.clock = clock
 
-        def decide(asking: Asking) -> Answer | None:
+        def decide(asking: Asking) -> CallAnswer | None:
             call = asking.call
             if call.timeout is None or call.is_model:
                 return None
@@ -154,7 +154,7 @@ class LateResult(Attack):
                 return None
             value = case.pick(f"late result: {asking.name}", case.target.output(call))
             clock.late_values[asking.place, asking.attempt] = value
-            return Answer("late", value)
+            return CallAnswer("late", value)
 
         trial.world.decides.append(decide)
         try:

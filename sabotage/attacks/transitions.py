@@ -21,7 +21,7 @@ from stepward.sabotage.attacks.rewriting import (
 from stepward.sabotage.attacks.tampering import pick_index
 from stepward.sabotage.invariants import Invariant
 from stepward.sabotage.needs import INTENT
-from stepward.sabotage.playing.answers import Answer, wrong_answers
+from stepward.sabotage.playing.answers import CallAnswer, wrong_answers
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.places import Place, frame_of, place_of
 from stepward.sabotage.playing.trial import Trial
@@ -263,7 +263,7 @@ def _wrong(trial: Trial, record: Data) -> Any:
 def _fallback_rewritten_trial(case: Case) -> Trial:
     """Return a trial in which every call with a fallback is late."""
     trial = Trial(case, faults=False)
-    trial.world.decides.append(lambda asking: Answer("late") if _falls_back(asking.call) else None)
+    trial.world.decides.append(lambda asking: CallAnswer("late") if _falls_back(asking.call) else None)
     return trial
 
 

@@ -102,7 +102,7 @@ class WorkersStopped(Attack):
         """Let workers work in turns, and compare what was called with what they had to do."""
         chance = Random(f"workers {case.seed()}")
         with virtual_time(case) as clock:
-            yard = _Yard(case, clock, chance)
+            yard = _QueuedRuns(case, clock, chance)
             yard.queue()
             if chance.random() < 0.7:
                 yard.work(chance.choice((1, 2)), stop=chance.choice((0.2, 2.0, 4.0, 6.5)))
@@ -111,7 +111,7 @@ class WorkersStopped(Attack):
         return Outcome.ABSORBED
 
 
-class _Yard:
+class _QueuedRuns:
     """A store, its runs by their kind in the order in which they were queued, and the tools of the workers."""
 
     def __init__(self, case: Case, clock: VirtualClock, chance: Random) -> None:

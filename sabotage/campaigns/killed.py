@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.choices import Recorded
 from stepward.sabotage.playing.places import frame_of
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, Trial
-from stepward.sabotage.playing.world import Asked, Asking, Effect, World
+from stepward.sabotage.playing.world import AnsweredCall, Asking, Effect, World
 from stepward.sabotage.target import Target
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.sqlite import SQLiteJournal
@@ -61,7 +61,7 @@ class SharedWorld(World):
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
         self._read = 0
 
-    def meet(self, asking: Asking) -> Answer:
+    def meet(self, asking: Asking) -> CallAnswer:
         """Answer an attempt, and write it to the disk before returning."""
         # The lock keeps other processes out; it ends with its process.
         fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -100,8 +100,8 @@ class SharedWorld(World):
         step, visit, attempt, performance, args, key, within = line["asked"]
         frame = frame_of({"frame": within})
         call = self.target.calls[step]
-        answer = Answer(line["answer"]["does"], line["answer"]["value"])
-        self.asked.append(Asked(Asking(call, visit, attempt, performance, args, key, frame=frame), answer))
+        answer = CallAnswer(line["answer"]["does"], line["answer"]["value"])
+        self.asked.append(AnsweredCall(Asking(call, visit, attempt, performance, args, key, frame=frame), answer))
         if line["happened"]:
             self._done.add(key)
             self.effects.append(Effect(step, call.tool, visit, performance, to_json(args), key, frame))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.secret import COINED, HIDDEN
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Program
 
 MANNER: Final = Manner(beside=0.0, echoes=0.95, weights=((8, 0, 0, 6, 0, 2), (8, 0, 0, 4, 0, 8), (9, 1, 0, 2, 0, 9)))

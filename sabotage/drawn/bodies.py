@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from stepward.sabotage.drawn.computing import with_compute
 from stepward.sabotage.drawn.errors import settle_arms, with_errors
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.orders import with_order
 from stepward.sabotage.drawn.wide import Maker, Theme, Wide
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Policy, Program
 from stepward.vm.language.scopes import crossings
 from stepward.vm.machine.state import Limits

@@ -8,10 +8,10 @@ from typing import Any, Final
 from stepward.sabotage.drawn.bodies import BODIES, BodyMaker, plain
 from stepward.sabotage.drawn.computing import with_compute
 from stepward.sabotage.drawn.errors import settle_arms, with_errors
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.orders import with_order
 from stepward.sabotage.drawn.wide import Theme, all_steps
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Program
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.meaning import Meaning

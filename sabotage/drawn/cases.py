@@ -12,7 +12,6 @@ from stepward.sabotage.drawn.bodies import bodies_case
 from stepward.sabotage.drawn.branches import branches_case
 from stepward.sabotage.drawn.errors import listing_policy
 from stepward.sabotage.drawn.expressions import expression_program
-from stepward.sabotage.drawn.fate import LATE, LOST, RAISING, Manner
 from stepward.sabotage.drawn.flows import flows_case
 from stepward.sabotage.drawn.guards import guards_case
 from stepward.sabotage.drawn.invoked import invoked_case
@@ -29,6 +28,7 @@ from stepward.sabotage.drawn.stalls import stalls_case
 from stepward.sabotage.drawn.waiting import with_deadlines, with_limit, with_waits
 from stepward.sabotage.drawn.wide import Theme, wide_program
 from stepward.sabotage.drawn.within import within_case
+from stepward.sabotage.drawn.world import LATE, LOST, RAISING, Manner
 from stepward.vm import Policy, Program, ProgramError
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.machine.plan import Plan

@@ -7,8 +7,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.machine import DrawnCase
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Program
 
 Step = dict[str, Any]

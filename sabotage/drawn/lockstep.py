@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn import around, showing
-from stepward.sabotage.drawn.fate import PEOPLE, World, given
 from stepward.sabotage.drawn.held import alike, held_by, sealed_in, tells
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Machine, Parted, Processes, equal
 from stepward.sabotage.drawn.passing import catch_up, compare_waits, let_pass, may_pass
+from stepward.sabotage.drawn.world import PEOPLE, DrawnWorld, given
 from stepward.sabotage.playing.oracle import odd_of
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.quiet import without_log_of_caches
 from stepward.sabotage.reference import (
-    Asked,
     Moved,
+    PendingCall,
     Reference,
     facts,
 )
@@ -127,7 +127,7 @@ async def played(
 async def _played(case: DrawnCase, journal: Journal | None, name: str, processes: Processes | None) -> RunSummary:
     plan = Plan(case.program, facts.policies_of(case.program, case.policies))
     _compare_facts(plan, facts.policies_of(case.program, case.policies))
-    world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
+    world = DrawnWorld(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
     inputs = given(plan, world) if case.inputs is None else case.inputs
     run_id = world.run_id(name)
     machine = Machine(
@@ -223,7 +223,7 @@ class _Pair:
 
     def __init__(self, case: DrawnCase, machine: Machine, reference: Reference) -> None:
         self.case, self.machine, self.reference, self.world = case, machine, reference, machine.world
-        self.answered: list[Asked] = []
+        self.answered: list[PendingCall] = []
         self.met: set[str] = set()
         self.people: list[tuple[str, str]] = [("started", machine.world.starter())]
 
@@ -239,7 +239,7 @@ class _Pair:
                 self.met.add(type(said).__name__)
                 self.reference.answer(asked.step, said, asked.frame)
 
-    def _next(self) -> list[Asked]:
+    def _next(self) -> list[PendingCall]:
         """Return the calls to answer next: all of a wave, or one of those in a step with `depends_on`."""
         asked = list(self.reference.asked)
         if not self.world.is_ordered(asked[0].step):
@@ -456,7 +456,7 @@ class _Pair:
                     raise Parted("secrets", f"`{text}` stands in `{place[:200]}`")
 
 
-def _listed(steps: Sequence[str], world: World) -> list[str]:
+def _listed(steps: Sequence[str], world: DrawnWorld) -> list[str]:
     """Return steps in order; what branches hold has none."""
     return sorted(steps) if world.has_branches else list(steps)
 
@@ -490,7 +490,7 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
             equal("sub-step", last.get((move.step, move.visit, move.frame)), move)
 
 
-def _order(asked: Asked) -> tuple[Any, ...]:
+def _order(asked: PendingCall) -> tuple[Any, ...]:
     return asked.place
 
 

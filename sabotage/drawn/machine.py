@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.caches import LyingCache
-from stepward.sabotage.drawn.fate import Manner, World
 from stepward.sabotage.drawn.mishaps import LeapingClock, MortalStore
 from stepward.sabotage.drawn.orders import Turns
 from stepward.sabotage.drawn.values import respelled
-from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Replied, Returned, TimedOut, Waits
+from stepward.sabotage.drawn.world import DrawnWorld, Manner
+from stepward.sabotage.reference import Answer, Lost, PendingCall, Raised, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.stores.plain_status import StandingStore, siblings_of
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext, ToolError
 from stepward.vm.journal.store import Journal
@@ -43,7 +43,7 @@ USUAL: Final = Manner()
 
 
 def place_on_record(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the place of an attempt, as `Asked` has it, from its record."""
+    """Return the place of an attempt, as `PendingCall` has it, from its record."""
     body = record["body"]
     return (body["step"], body["visit"], record["note"]["attempt"], *map(tuple, body.get("frame", ())))
 
@@ -129,7 +129,7 @@ Attempt = tuple[Any, ...]
 class Called:
     """An attempt as tools and models saw it: its times in microseconds, and what a reply cost."""
 
-    asked: Asked
+    asked: PendingCall
     began: int
     key: str = ""
     token: str = ""
@@ -147,7 +147,7 @@ Processes = dict[int, ExecutionVM]
 class Machine:
     """The machine's side: tools and a model that answer as the world, and record their calls."""
 
-    def __init__(self, world: World, case: DrawnCase, journal: Journal, run: str, processes: Processes) -> None:
+    def __init__(self, world: DrawnWorld, case: DrawnCase, journal: Journal, run: str, processes: Processes) -> None:
         self.world = world
         self.case = case
         self.run = run
@@ -156,7 +156,7 @@ class Machine:
         self._spelling = world.chance("spelling")
         self._processes = processes
         self._keeps = world.chance("processes").random() < 0.5
-        self.asked: list[Asked] = []
+        self.asked: list[PendingCall] = []
         self.calls: dict[Attempt, Called] = {}
         self.parted: Parted | None = None
         """The first difference that a tool or model saw. The machine takes it for an error of the tool."""
@@ -213,7 +213,7 @@ class Machine:
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Answer as the world."""
         step, visit, attempt, performance = context.step, context.visit, context.attempt, context.performance
-        asked = Asked(step, visit, attempt, performance, name, args, frame=context.frame)
+        asked = PendingCall(step, visit, attempt, performance, name, args, frame=context.frame)
         with self._noting():
             equal("run and program of a context", (context.run, context.program), (self.run, self.world.plan.digest))
             self._note_key((step, visit, performance, *context.frame), context.idempotency_key)
@@ -231,7 +231,7 @@ class Machine:
             self.parted = self.parted or error
             raise
 
-    def _ask(self, asked: Asked, key: str = "", token: str = "") -> Called:
+    def _ask(self, asked: PendingCall, key: str = "", token: str = "") -> Called:
         """Note an attempt. After a death an attempt is made again, unless it could happen twice."""
         place = asked.place
         before = self.calls.get(place)
@@ -269,7 +269,9 @@ class Machine:
         allowed, returns = getattr(call, "allowed_outputs", None), getattr(call, "returns", None)
         with self._noting():
             called = self._ask(
-                Asked(step, request.visit, request.attempt, 0, "", {}, request.prompt, request.system, request.frame)
+                PendingCall(
+                    step, request.visit, request.attempt, 0, "", {}, request.prompt, request.system, request.frame
+                )
             )
             equal("allowed", request.allowed, allowed)
             declared = None if returns is None else json.dumps(returns.to_data(), default=_plain, sort_keys=True)

@@ -6,8 +6,8 @@ import json
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Policy, Program
 
 NAMES: Final = ("p", "pp", "p1", "pp1", "p 1", "q")

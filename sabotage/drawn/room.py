@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.machine import DrawnCase
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Program
 from stepward.vm.machine.state import Limits
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.guards import FACTS, Step, guarded_call
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.orders import with_order
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Program
 
 MANNER: Final = Manner(beside=0.0, echoes=0.0, weights=((20, 1, 2, 0, 0, 3), (6, 1, 9, 0, 0, 2), (9, 3, 3, 0, 0, 1)))

@@ -10,7 +10,7 @@ from stepward.sabotage.operations.tasks import Plain, Task
 _SUSPENDED: Final = ("held", "resting")
 
 
-class Held(NamedTuple):
+class SuspendedCall(NamedTuple):
     """A suspended call: its step, its tool, and when its deadline passes, in microseconds; None without one."""
 
     step: str
@@ -42,7 +42,7 @@ class Account:
     steps: int = 0
     tokens: int = 0
     cost: int = 0
-    held: list[Held] = field(default_factory=list)
+    held: list[SuspendedCall] = field(default_factory=list)
     rests: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     tries: int = 1

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from stepward.sabotage.operations.accounts import (
     Account,
-    Held,
     Refusal,
+    SuspendedCall,
     is_own,
     needs_another,
     require_starter,
@@ -277,7 +277,7 @@ class Book:
 
     def _hold(self, one: Account, step: str, tool: str, lasts: int | None) -> None:
         self.calls.append((tool, one.run, step, {}))
-        one.held.append(Held(step, tool, None if lasts is None else self.now + lasts * 1_000_000))
+        one.held.append(SuspendedCall(step, tool, None if lasts is None else self.now + lasts * 1_000_000))
 
     def _next_item(self, one: Account) -> bool:
         if one.most_steps is not None and one.steps + 1 > one.most_steps:

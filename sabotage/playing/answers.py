@@ -15,7 +15,7 @@ Kind = Literal["returns", "wrong", "fails", "late", "unknown-done", "unknown", "
 _HAPPENS: Final = frozenset({"returns", "wrong", "late", "unknown-done", "suspends"})
 
 
-class Answer(NamedTuple):
+class CallAnswer(NamedTuple):
     """What a tool or model does when it is called.
 
     `returns`: returns a value. `wrong`: returns a value of another type, or a reply that is not allowed. `fails`:
@@ -48,17 +48,17 @@ def answers(target: Target, call: CallPlan, *, faults: bool) -> SearchStrategy[d
 def _answers(target: Target, call: CallPlan, *, faults: bool) -> SearchStrategy[dict[str, Any]]:
     from hypothesis import strategies as st
 
-    good = target.output(call).map(lambda value: Answer("returns", value).data())
+    good = target.output(call).map(lambda value: CallAnswer("returns", value).data())
     usual = [good] * _USUAL if faults else [good]
     others: list[SearchStrategy[dict[str, Any]]] = []
     if call.may_suspend:
-        usual = [st.just(Answer("suspends", {"asks": call.id}).data()), *usual]
+        usual = [st.just(CallAnswer("suspends", {"asks": call.id}).data()), *usual]
     if faults:
-        others.append(st.just(Answer("fails", "it broke").data()))
+        others.append(st.just(CallAnswer("fails", "it broke").data()))
         if call.timeout is not None:
-            others.append(target.output(call).map(lambda value: Answer("late", value).data()))
+            others.append(target.output(call).map(lambda value: CallAnswer("late", value).data()))
         if call.writes:
-            others += [st.just(Answer(kind).data()) for kind in ("unknown-done", "unknown")]
+            others += [st.just(CallAnswer(kind).data()) for kind in ("unknown-done", "unknown")]
         wrong = wrong_answers(target, call)
         if wrong is not None:
             others.append(wrong)
@@ -71,11 +71,11 @@ def wrong_answers(target: Target, call: CallPlan) -> SearchStrategy[dict[str, An
     """Return a strategy for values that a call must not return, or None if every value is accepted."""
     if call.allowed is not None:
         texts = _beside(call.allowed)
-        return texts.map(lambda value: Answer("wrong", value).data())
+        return texts.map(lambda value: CallAnswer("wrong", value).data())
     if call.returns is None:
         return None
     others = target.others(call.returns)
-    return None if others.is_empty else others.map(lambda value: Answer("wrong", value).data())
+    return None if others.is_empty else others.map(lambda value: CallAnswer("wrong", value).data())
 
 
 def _beside(allowed: tuple[str, ...]) -> SearchStrategy[Any]:

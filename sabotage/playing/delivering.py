@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.world import Asking
 from stepward.vm.errors import StepwardError
@@ -47,14 +47,14 @@ def in_doubt(trial: Trial) -> Run:
     kind = case.pick(trial.named("the lost write"), st.sampled_from(["unknown-done", "unknown"]))
     seen: list[Place] = []
 
-    def decide(asking: Asking) -> Answer | None:
+    def decide(asking: Asking) -> CallAnswer | None:
         if not asking.call.writes:
             return None
         place = asking.place
         if place not in seen:
             seen.append(place)
         is_lost = seen.index(place) == number and not trial.world.settled[shown(asking.frame, asking.call.id)]
-        return Answer(kind) if is_lost else None
+        return CallAnswer(kind) if is_lost else None
 
     trial.world.decides.append(decide)
     run = stopped(trial, trial.start(), lambda one: one.doubts)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.places import Place, frame_of, place_of
 from stepward.sabotage.playing.timing import is_in_wave_to_count, is_spent, is_timed, may_end
 from stepward.sabotage.playing.waiting import expire, let_pass, run_out
@@ -22,7 +22,6 @@ from stepward.sabotage.playing.world import COST_OF_A_REPLY, TOKENS_OF_A_REPLY, 
 from stepward.sabotage.reference import (
     Answer as ReferenceAnswer,
 )
-from stepward.sabotage.reference import Asked as Awaited
 from stepward.sabotage.reference import (
     Lost,
     Raised,
@@ -32,6 +31,7 @@ from stepward.sabotage.reference import (
     TimedOut,
     Waits,
 )
+from stepward.sabotage.reference import PendingCall as Awaited
 from stepward.sabotage.reference.plain import Unworded
 from stepward.sabotage.stores.plain_records import branch_of, oddities
 from stepward.sabotage.stores.plain_status import Standing, odd_row
@@ -360,7 +360,7 @@ class Oracle:
             for one in self.reference.asked
         )
 
-    def answered(self, asking: Asking, answer: Answer) -> None:
+    def answered(self, asking: Asking, answer: CallAnswer) -> None:
         """Record the answer of the world."""
         if not self.rests:
             self._unwritten.add((asking.place, asking.attempt))
@@ -467,7 +467,7 @@ def odd_of(store: Journal, run: Run) -> str | None:
     return next(oddities(run.id, records, program, run.trace_hash), None)
 
 
-def _reference_answer(asking: Asking, answer: Answer) -> ReferenceAnswer:
+def _reference_answer(asking: Asking, answer: CallAnswer) -> ReferenceAnswer:
     """Convert an answer of the world to an answer for the reference."""
     if answer.kind in ("returns", "wrong"):
         is_model = asking.call.is_model

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from stepward.sabotage.playing.answers import Answer, answers
+from stepward.sabotage.playing.answers import CallAnswer, answers
 from stepward.sabotage.playing.case import Case, named
 from stepward.sabotage.playing.places import Place
 from stepward.sabotage.playing.points import Killed, Points
@@ -53,7 +53,7 @@ class WorldClock(ManualClock):
             raise TimeoutError from None
 
 
-Decide = Callable[["Asking"], Answer | None]
+Decide = Callable[["Asking"], CallAnswer | None]
 """An answer of the attack in place of the world, or None to leave it to the world."""
 
 
@@ -89,11 +89,11 @@ class Asking(NamedTuple):
         return f"{self.visited}, attempt {self.attempt}"
 
 
-class Asked(NamedTuple):
+class AnsweredCall(NamedTuple):
     """An attempt and its answer."""
 
     asking: Asking
-    answer: Answer
+    answer: CallAnswer
 
 
 Performance = tuple[Place, int]
@@ -123,7 +123,7 @@ class Observer(Protocol):
     def asked(self, asking: Asking) -> None:
         """Check an attempt before its answer."""
 
-    def answered(self, asking: Asking, answer: Answer) -> None:
+    def answered(self, asking: Asking, answer: CallAnswer) -> None:
         """Record the answer."""
 
 
@@ -146,13 +146,13 @@ class World:
         self.faults = faults
         self._trial = trial
         self._route = route
-        self.asked: list[Asked] = []
+        self.asked: list[AnsweredCall] = []
         self.effects: list[Effect] = []
         self.decides: list[Decide] = []
         self.settled: Counter[str] = Counter()
         self._done: set[str] = set()
 
-    def answer(self, asking: Asking) -> Answer:
+    def answer(self, asking: Asking) -> CallAnswer:
         """Return the answer to an attempt. Equal attempts get equal answers."""
         for decide in self.decides:
             answer = decide(asking)
@@ -165,7 +165,7 @@ class World:
             answer = _routed(asking.call, route)
             self.case.choices.made.setdefault(name, answer.data())
         data = self.case.pick(name, answers(self.target, asking.call, faults=self.faults))
-        return Answer(data["does"], data["value"])
+        return CallAnswer(data["does"], data["value"])
 
     def _time(self, asking: Asking) -> int:
         """Return the number of the visit as routes count it: in a body, over all its items."""
@@ -174,7 +174,7 @@ class World:
         before = (one.asking.place for one in self.asked if one.asking.call.id == asking.call.id)
         return list(dict.fromkeys((*before, asking.place))).index(asking.place) + 1
 
-    def meet(self, asking: Asking) -> Answer:
+    def meet(self, asking: Asking) -> CallAnswer:
         """Notify the observer of an attempt, answer it, and perform its effect.
 
         An error here kills the process; otherwise the machine would take it for an error of the tool.
@@ -186,15 +186,15 @@ class World:
         except Exception as error:
             self.case.error = error
             raise Killed(str(error)) from error
-        self.asked.append(Asked(asking, answer))
+        self.asked.append(AnsweredCall(asking, answer))
         if answer.happens:
             self.perform(asking)
         return answer
 
-    def _honest(self, asking: Asking, answer: Answer) -> Answer:
+    def _honest(self, asking: Asking, answer: CallAnswer) -> CallAnswer:
         """Return a truthful answer: a tool that performed the effect under this key can't say that it failed."""
         is_done = asking.call.keeps_key and asking.key in self._done
-        return Answer("unknown") if is_done and answer.kind == "fails" else answer
+        return CallAnswer("unknown") if is_done and answer.kind == "fails" else answer
 
     def perform(self, asking: Asking) -> None:
         """Perform an effect, unless the tool has already done it under this key."""
@@ -207,17 +207,21 @@ class World:
         self.effects.append(Effect(call.id, call.tool, *done, args, asking.key, asking.frame))
 
 
-def _routed(call: CallPlan, said: Mapping[str, Any]) -> Answer:
+def _routed(call: CallPlan, said: Mapping[str, Any]) -> CallAnswer:
     """Convert an answer of a witness to an answer of the world."""
     if said["does"] == "returns":
         value = said.get("value")
-        return Answer("suspends", {"asks": call.id}) if call.may_suspend and value is None else Answer("returns", value)
-    kinds: dict[str, Answer] = {
-        "fails": Answer("fails", "it broke"),
-        "times out": Answer("late") if call.timeout is not None else Answer("fails", "it hung"),
-        "in doubt": Answer("unknown"),
-        "misses its deadline": Answer("suspends", {"asks": call.id}),
-        "returns no value": Answer("fails", "it returned no value"),
+        return (
+            CallAnswer("suspends", {"asks": call.id})
+            if call.may_suspend and value is None
+            else CallAnswer("returns", value)
+        )
+    kinds: dict[str, CallAnswer] = {
+        "fails": CallAnswer("fails", "it broke"),
+        "times out": CallAnswer("late") if call.timeout is not None else CallAnswer("fails", "it hung"),
+        "in doubt": CallAnswer("unknown"),
+        "misses its deadline": CallAnswer("suspends", {"asks": call.id}),
+        "returns no value": CallAnswer("fails", "it returned no value"),
     }
     return kinds[said["does"]]
 
@@ -238,7 +242,7 @@ class ProcessTools:
         asking, answer = await self.met(name, args, context)
         return given(asking.call, answer)
 
-    async def met(self, name: str, args: Mapping[str, Any], context: ToolContext) -> tuple[Asking, Answer]:
+    async def met(self, name: str, args: Mapping[str, Any], context: ToolContext) -> tuple[Asking, CallAnswer]:
         """Call the world; return the attempt and its answer."""
         world = self._world
         call = world.target.calls[context.step]
@@ -289,7 +293,7 @@ class ProcessModel:
         asking, answer = await self.met(request)
         return replied(asking, answer)
 
-    async def met(self, request: ModelRequest) -> tuple[Asking, Answer]:
+    async def met(self, request: ModelRequest) -> tuple[Asking, CallAnswer]:
         """Call the world; return the attempt and its answer."""
         world = self._world
         call = world.target.calls[request.step]
@@ -301,12 +305,12 @@ class ProcessModel:
         return asking, answer
 
 
-def replied(asking: Asking, answer: Answer) -> ModelReply:
+def replied(asking: Asking, answer: CallAnswer) -> ModelReply:
     """Return the reply of a model, or raise its error."""
     return ModelReply(given(asking.call, answer), TOKENS_OF_A_REPLY, COST_OF_A_REPLY)
 
 
-def given(call: CallPlan, answer: Answer) -> Any:
+def given(call: CallPlan, answer: CallAnswer) -> Any:
     """Return the result of a call, or raise its error."""
     if answer.kind == "fails":
         raise RuntimeError(answer.value)

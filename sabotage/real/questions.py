@@ -9,8 +9,8 @@ from stepward.sabotage.real.study import (
     LOOK,
     Answer,
     Outcome,
+    PlainCall,
     Study,
-    Taken,
     Verdict,
     changes,
     difference,
@@ -45,7 +45,7 @@ class Question(NamedTuple):
 
 
 def _output(study: Study) -> Verdict:
-    def misfit(taken: Taken) -> str | None:
+    def misfit(taken: PlainCall) -> str | None:
         subject, answer = study.subject, taken.answer
         if answer["outcome"] == "no value":
             return f"the output is no value: {answer['error']}"
@@ -58,7 +58,7 @@ def _output(study: Study) -> Verdict:
     return _plainly(study, misfit)
 
 
-def _plainly(study: Study, judge: Callable[[Taken], str | None]) -> Verdict:
+def _plainly(study: Study, judge: Callable[[PlainCall], str | None]) -> Verdict:
     """Return the first breach of a plain call, or that all calls that ended well have held."""
     for taken in study.plain:
         if judge(taken) is not None:
@@ -77,7 +77,7 @@ def _no_return(study: Study) -> str:
 def _effect(study: Study) -> Verdict:
     effect = study.subject.spec.effect
 
-    def writes(taken: Taken) -> str | None:
+    def writes(taken: PlainCall) -> str | None:
         done = [what for kind, what in taken.answer["seen"] if kind in ("write", "change")]
         if done:
             return f"it is declared `effect: {effect}`, and {done[0]}"
@@ -143,14 +143,14 @@ def _twice(study: Study) -> Verdict:
     return Verdict(Outcome.HELD, f"{acted} keys were delivered twice, and acted once")
 
 
-def _returning(study: Study) -> list[Taken]:
+def _returning(study: Study) -> list[PlainCall]:
     """Return the plain calls that returned, with those that changed the world first."""
     return sorted(
         (taken for taken in study.plain if taken.answer["outcome"] == "returned"), key=lambda one: not one.acted
     )
 
 
-def _acting(study: Study) -> Taken | Verdict:
+def _acting(study: Study) -> PlainCall | Verdict:
     """Return a plain call that returned and changed the world, or a verdict if there is none."""
     returning = _returning(study)
     if not returning:
@@ -253,7 +253,7 @@ def _failing_by_itself(study: Study) -> Verdict | None:
     """Return the breach of a plain call that raised by itself, for example without its network."""
     lasting = frozenset[str]().union(*(changes(taken.before, taken.after) for taken in _returning(study)))
 
-    def lies(taken: Taken) -> str | None:
+    def lies(taken: PlainCall) -> str | None:
         return _lie(study, taken.before, taken.answer, taken.after, lasting)
 
     found = next((taken for taken in study.plain if lies(taken) is not None), None)

@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
     story: tuple[str, ...] = ()
 
 
-class Taken(NamedTuple):
+class PlainCall(NamedTuple):
     """A plain call: its input, its answer, and the world before and after it."""
 
     args: Args
@@ -86,7 +86,7 @@ class Study:
         return bool(self.play({"do": "find", "tool": self.subject.name})[0]["found"])
 
     @cached_property
-    def plain(self) -> list[Taken]:
+    def plain(self) -> list[PlainCall]:
         """One call for each input, each under its own key, without calls that did not finish."""
         deeds = self._plain_deeds(self.subject.inputs)
         try:
@@ -98,13 +98,13 @@ class Study:
         calls = [[self.call(args, number), LOOK] for number, args in enumerate(inputs, start=1)]
         return [LOOK, *(deed for pair in calls for deed in pair)]
 
-    def _alone(self, args: Args) -> list[Taken]:
+    def _alone(self, args: Args) -> list[PlainCall]:
         try:
             return _taken([args], self.play(*self._plain_deeds([args])))
         except CaseFailed:
             return []
 
-    def broken_plainly(self, taken: Taken, judge: Callable[[Taken], str | None]) -> Verdict:
+    def broken_plainly(self, taken: PlainCall, judge: Callable[[PlainCall], str | None]) -> Verdict:
         """Return the breach of a plain call after a replay: alone, then after all earlier calls."""
         inputs = self.subject.inputs
         upto = inputs[: next(number for number, args in enumerate(inputs, start=1) if args is taken.args)]
@@ -136,10 +136,10 @@ MAX_ALONE: Final = 5
 """The number of inputs that are tried one by one if all together did not finish."""
 
 
-def _taken(inputs: Sequence[Args], answers: Sequence[Answer]) -> list[Taken]:
+def _taken(inputs: Sequence[Args], answers: Sequence[Answer]) -> list[PlainCall]:
     looks, calls = answers[::2], answers[1::2]
     return [
-        Taken(args, looks[number], answer, looks[number + 1])
+        PlainCall(args, looks[number], answer, looks[number + 1])
         for number, (args, answer) in enumerate(zip(inputs, calls, strict=True))
     ]
 

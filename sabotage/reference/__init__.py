@@ -6,9 +6,9 @@ specs/language.md; "Failure, Choices" is in the choices of that section.
 
 from stepward.sabotage.reference.answers import (
     Answer,
-    Asked,
     Lost,
     Moved,
+    PendingCall,
     Raised,
     Replied,
     Returned,
@@ -19,9 +19,9 @@ from stepward.sabotage.reference.course import Reference
 
 __all__ = [
     "Answer",
-    "Asked",
     "Lost",
     "Moved",
+    "PendingCall",
     "Raised",
     "Reference",
     "Replied",

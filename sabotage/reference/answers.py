@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 
-class Asked(NamedTuple):
+class PendingCall(NamedTuple):
     """A call that has no answer yet.
 
     `step` is the sub-step's id inside a parallel step. `attempt` counts from 1 within the visit. `performance` counts
@@ -91,7 +91,7 @@ class Moved(NamedTuple):
     step; `set` and `end` for steps of these types; `then`, `otherwise`, the number of the case, or `uncovered` for a
     condition. Any of them may also have `visits` (used up), `blocked` (by a guardrail, a call that no policy allows, or
     a prompt with a sensitive value), or `error` (a condition, `set` or `end` that can't be evaluated). `next` is the
-    next step, or None at the end of the run or of a body, and for a sub-step. `frame` is as in `Asked`.
+    next step, or None at the end of the run or of a body, and for a sub-step. `frame` is as in `PendingCall`.
     """
 
     step: str

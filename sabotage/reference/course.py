@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from stepward.sabotage.reference import facts
-from stepward.sabotage.reference.answers import Answer, Asked, Cut, Expired, Raised, Replied, TimedOut
+from stepward.sabotage.reference.answers import Answer, Cut, Expired, PendingCall, Raised, Replied, TimedOut
 from stepward.sabotage.reference.calls import Call, fitting, has_deadline, judge
 from stepward.sabotage.reference.data import FieldPath, outermost
 from stepward.sabotage.reference.echoes import sought
@@ -62,7 +62,7 @@ class Reference(Sequence):
         return {".".join(where): outermost(paths) for where, paths in self._data.hidden.items()}
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[PendingCall, ...]:
         """The calls that wait for an answer, in program order."""
         return tuple(
             self._everywhere(
@@ -70,11 +70,11 @@ class Reference(Sequence):
             )
         )
 
-    def _asked(self, call: Call) -> Asked:
+    def _asked(self, call: Call) -> PendingCall:
         tool = "" if call.is_model else call.step.tool
         visit = self._visits[self._at]
         said = (call.step.id, visit, call.attempt, call.performance, tool, call.args, call.prompt, call.system)
-        return Asked(*said, self._frames)
+        return PendingCall(*said, self._frames)
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ class Reference(Sequence):
         if not self.asked or self._is_ordered or self._members:
             self._go_on()
 
-    def interrupt(self, is_started: Callable[[Asked], bool]) -> None:
+    def interrupt(self, is_started: Callable[[PendingCall], bool]) -> None:
         """Let the process die, which ends a wave ("Parallel, Choices"). `is_started` says whether the journal has the
         start of an attempt."""
 

@@ -9,9 +9,9 @@ import pytest
 
 from sizes import size
 from stepward.sabotage.drawn import passing
-from stepward.sabotage.drawn.fate import Manner
 from stepward.sabotage.drawn.lockstep import lockstep
 from stepward.sabotage.drawn.machine import DrawnCase, Parted
+from stepward.sabotage.drawn.world import Manner
 from stepward.vm import Policy, Program
 
 TOOLS: Final = {

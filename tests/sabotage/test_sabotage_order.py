@@ -11,7 +11,7 @@ import pytest
 from paths import GOOD
 from stepward.sabotage import campaign
 from stepward.sabotage.attack import Attack
-from stepward.sabotage.campaign import LEFT_OUT, Ground, Matrix, Orders, attack_program
+from stepward.sabotage.campaign import LEFT_OUT, Matrix, Orders, ProgramSource, attack_program
 from stepward.sabotage.campaigns.shard import Shard, ShardResult
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS
 from stepward.sabotage.invariants import Outcome
@@ -88,12 +88,12 @@ def test_what_an_attack_makes_itself_is_not_the_program(monkeypatch: pytest.Monk
     matrix, _ = order_of_play(monkeypatch, Orders(specimens=has_specimens))
     for row in matrix.rows:
         if row.attack.draws:
-            assert (row.ran_on_program, row.ran_on) == (False, Ground.OWN)
+            assert (row.ran_on_program, row.ran_on) == (False, ProgramSource.OWN)
         elif row.misses is None:
-            assert (row.ran_on_program, row.ran_on) == (True, Ground.PROGRAM)
+            assert (row.ran_on_program, row.ran_on) == (True, ProgramSource.PROGRAM)
         else:
-            assert (row.ran_on_program, row.ran_on) == (False, Ground.BUILT_IN if has_specimens else None)
-    counted = [matrix.ran_on(ground) for ground in Ground]
+            assert (row.ran_on_program, row.ran_on) == (False, ProgramSource.BUILT_IN if has_specimens else None)
+    counted = [matrix.ran_on(ground) for ground in ProgramSource]
     assert sum(counted) == matrix.ran
     assert counted[-1] == sum(attack.draws for attack in ATTACKS)
     assert matrix.ran_all is has_specimens

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal
 
-from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Reference, Replied, Returned, TimedOut
+from stepward.sabotage.reference import Answer, Lost, PendingCall, Raised, Reference, Replied, Returned, TimedOut
 from stepward.vm import Program
 
 Verdict = Literal["done", "not_done", "abandon"]
@@ -27,7 +27,7 @@ class Course(Reference):
     def __init__(
         self,
         program: Program,
-        answers: Callable[[Asked], Answer],
+        answers: Callable[[PendingCall], Answer],
         settles: Callable[[str], Verdict] = says_done,
         *,
         max_steps: int = 1_000_000,
@@ -35,7 +35,7 @@ class Course(Reference):
         super().__init__(program, max_steps=max_steps)
         self._answers = answers
         self._settles = settles
-        self.calls: list[Asked] = []
+        self.calls: list[PendingCall] = []
         self.verdicts: list[Verdict] = []
 
     @property
@@ -54,7 +54,7 @@ class Course(Reference):
                 self.reconcile(self.doubtful[0], self.verdicts[-1], "k")
 
 
-def good(asked: Asked, value: str) -> Answer:
+def good(asked: PendingCall, value: str) -> Answer:
     """Return a good answer of a tool or a model."""
     return Returned(value) if asked.tool else Replied(value, 3)
 
@@ -68,7 +68,7 @@ class Fate:
         self._chance = chance
         self._weights = weights
 
-    def __call__(self, asked: Asked) -> Answer:
+    def __call__(self, asked: PendingCall) -> Answer:
         said = self._chance.choices(["good", "raise", "late", "lost", "bad"], self._weights)[0]
         if said == "raise":
             return Raised()
@@ -81,7 +81,7 @@ class Fate:
         return good(asked, self._chance.choice("kmn"))
 
 
-def every_run(program: Program, options: Callable[[Asked], Sequence[Answer]], most: int) -> Iterator[Course]:
+def every_run(program: Program, options: Callable[[PendingCall], Sequence[Answer]], most: int) -> Iterator[Course]:
     """Yield every run of a program, depth first: each call gets each of its options, the first one first.
 
     Raises TimeoutError when there are more than `most`.
@@ -90,7 +90,7 @@ def every_run(program: Program, options: Callable[[Asked], Sequence[Answer]], mo
     for _ in range(most):
         widths: list[int] = []
 
-        def chosen(asked: Asked, widths: list[int] = widths) -> Answer:
+        def chosen(asked: PendingCall, widths: list[int] = widths) -> Answer:
             offered = options(asked)
             widths.append(len(offered))
             if len(widths) > len(script):

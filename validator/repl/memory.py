@@ -21,7 +21,7 @@ from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
 from stepward.vm.lisp.compiling.document import Turn, read_turn
-from stepward.vm.lisp.compiling.ground import Ground
+from stepward.vm.lisp.compiling.starting_point import StartingPoint
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Calls
@@ -116,36 +116,36 @@ Inputs = Callable[[Turn, Mapping[int, Any]], Mapping[str, Any]]
 
 
 async def recalled(
-    name: str, text: str, ground: Ground, made: Iterable[Made], inputs: Inputs, facts: Policy
+    name: str, text: str, start: StartingPoint, made: Iterable[Made], inputs: Inputs, facts: Policy
 ) -> Recalled:
     """Return a turn without the calls that were made before; raises a Fault for a text that can't be compiled.
 
     `facts` has the types of the tools.
     """
     made = list(made)
-    turn = read_turn(name, text, ground)
+    turn = read_turn(name, text, start)
     for _ in range(MAX_ROUNDS if made else 0):
         memory, history = await _played(turn, made, inputs, facts)
         looped = [frame[0] for _, frame, _ in memory.answered if frame]
         if not looped:
-            return _known(name, text, ground, turn, memory)
+            return _known(name, text, start, turn, memory)
         step = min((frame[0] for frame in looped), key=lambda one: turn.sites.loops[one])
         count = 1 + max(int(frame[3]) for frame in looped if frame[0] == step)
         total = next(
             len(one.body["items"]) for one in history.events if one.kind == "opened" and one.body["step"] == step
         )
-        ground = replace(ground, unrolled={**ground.unrolled, turn.sites.loops[step]: (count, total)})
-        turn = read_turn(name, text, ground)
+        start = replace(start, unrolled={**start.unrolled, turn.sites.loops[step]: (count, total)})
+        turn = read_turn(name, text, start)
     return Recalled(turn)
 
 
-def _known(name: str, text: str, ground: Ground, turn: Turn, memory: _Memory) -> Recalled:
+def _known(name: str, text: str, start: StartingPoint, turn: Turn, memory: _Memory) -> Recalled:
     """Return a turn whose first calls are results; its other calls look whether they were made, where they may be."""
     results = {turn.sites.calls[step]: one.result for step, _, one in memory.answered}
-    ground = replace(ground, recalled={number: type_of(result) for number, result in results.items()})
+    start = replace(start, recalled={number: type_of(result) for number, result in results.items()})
     left = _at_sites(turn, memory.left, results)
-    ground = replace(ground, remembered={number: type_of(calls) for number, calls in left.items()})
-    return Recalled(read_turn(name, text, ground), {**results, **left})
+    start = replace(start, remembered={number: type_of(calls) for number, calls in left.items()})
+    return Recalled(read_turn(name, text, start), {**results, **left})
 
 
 def _at_sites(turn: Turn, left: Iterable[Made], known: Collection[int]) -> dict[int, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""A session from its turns in the journal: each is compiled again, on the ground that those before it have left.
+"""A session from its turns in the journal: each is compiled again, from the point where those before it have left off.
 
 What that gives has to be the program and the inputs of the run: so what the session knows is what its records say.
 """

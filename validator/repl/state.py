@@ -11,7 +11,7 @@ from stepward.validator.repl.memory import Inputs, Made, Recalled, made_in, reca
 from stepward.validator.repl.values import hidden_texts, type_of
 from stepward.vm.journal.canonical import opened
 from stepward.vm.lisp.compiling.document import Turn
-from stepward.vm.lisp.compiling.ground import Ground
+from stepward.vm.lisp.compiling.starting_point import StartingPoint
 
 if TYPE_CHECKING:
     from stepward.vm.language.policy import Policy
@@ -56,7 +56,7 @@ class State:
         """
         lasts = {f"*{place}": value for place, value in enumerate(self.last, 1)}
         known = {**self.values, **lasts}
-        ground = Ground(
+        start = StartingPoint(
             {name: type_of(value) for name, value in known.items()}, self.functions, self.returns, self.left
         )
 
@@ -65,7 +65,7 @@ class State:
             return {one: opened(value) for one, value in raw.items()}
 
         given: Inputs = inputs
-        found = await recalled(f"{NAME}.clj", text, ground, self.made, given, self.facts)
+        found = await recalled(f"{NAME}.clj", text, start, self.made, given, self.facts)
         return found, inputs(found.turn, found.results)
 
     def take_over(self, number: int, turn: Turn, history: History) -> None:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.sabotage.campaign import Ground
+from stepward.sabotage.campaign import ProgramSource
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen
 from stepward.sabotage.families import WORDS
 from stepward.sabotage.invariants import Invariant, Outcome
@@ -42,11 +42,11 @@ _COLUMNS: Final = (
     Column("on"),
 )
 
-_GROUNDS: Final = {Ground.PROGRAM: "program", Ground.BUILT_IN: "built-in", Ground.OWN: "own"}
+_GROUNDS: Final = {ProgramSource.PROGRAM: "program", ProgramSource.BUILT_IN: "built-in", ProgramSource.OWN: "own"}
 
 _ELSEWHERE: Final = {
-    Ground.BUILT_IN: "only on built-in programs, because these attacks do not apply to this program",
-    Ground.OWN: "only on programs, stores or files that these attacks make themselves",
+    ProgramSource.BUILT_IN: "only on built-in programs, because these attacks do not apply to this program",
+    ProgramSource.OWN: "only on programs, stores or files that these attacks make themselves",
 }
 
 
@@ -135,8 +135,8 @@ def _paragraph(family: Family, rows: Sequence[Row], *, details: bool) -> str:
 def _names(rows: Sequence[Row]) -> list[str]:
     """Return lines with the names of the attacks that ran elsewhere than on the program, or not at all."""
     lines = []
-    for ground, said in _ELSEWHERE.items():
-        names = [row.attack.name for row in rows if row.ran_on is ground]
+    for source, said in _ELSEWHERE.items():
+        names = [row.attack.name for row in rows if row.ran_on is source]
         lines += [f"  {said}: {', '.join(names)}"] if names else []
     reasons: dict[str, list[str]] = {}
     for row in rows:
@@ -174,21 +174,21 @@ def _breach(rows: Sequence[Row], saved: Mapping[str, str]) -> str:
     return "".join(f"{safe(line)}\n" for line in lines if line)
 
 
-def _ground_of(attack: type[Attack], script: Script) -> Ground:
+def _source_of(attack: type[Attack], script: Script) -> ProgramSource:
     """Return what a breach was found on."""
     if attack.draws:
-        return Ground.OWN
+        return ProgramSource.OWN
     is_specimen = script.program.get("name") in [specimen(name)["name"] for name in SPECIMENS]
-    return Ground.BUILT_IN if is_specimen else Ground.PROGRAM
+    return ProgramSource.BUILT_IN if is_specimen else ProgramSource.PROGRAM
 
 
 def _on(attack: type[Attack], script: Script) -> list[str]:
     """Return the line that says on what a breach was found, unless that is the user's program."""
-    name, ground = script.program.get("name"), _ground_of(attack, script)
-    if ground is Ground.BUILT_IN:
+    name, source = script.program.get("name"), _source_of(attack, script)
+    if source is ProgramSource.BUILT_IN:
         return [f"  = on: `{name}`, a built-in program"]
     own = f"  = on: a program, store or file that the attack makes itself, and not `{name}`"
-    return [own] if ground is Ground.OWN else []
+    return [own] if source is ProgramSource.OWN else []
 
 
 def _case(script: Script) -> list[str]:
@@ -211,13 +211,13 @@ def _unconfirmed(row: Row, file: str | None) -> str:
 
 def _where(matrix: Matrix) -> str:
     """Return on what the attacks ran: on the program, or how many on what."""
-    count = {ground: matrix.ran_on(ground) for ground in Ground}
+    count = {source: matrix.ran_on(source) for source in ProgramSource}
     on = f" on `{matrix.program}`"
-    if count[Ground.PROGRAM] == matrix.ran:
+    if count[ProgramSource.PROGRAM] == matrix.ran:
         return on
-    parts = [f"{count[Ground.PROGRAM] or 'none'}{on}"]
-    parts += [f"{count[Ground.BUILT_IN]} only on built-in programs"] if count[Ground.BUILT_IN] else []
-    parts += [f"{count[Ground.OWN]} on what they make themselves"] if count[Ground.OWN] else []
+    parts = [f"{count[ProgramSource.PROGRAM] or 'none'}{on}"]
+    parts += [f"{count[ProgramSource.BUILT_IN]} only on built-in programs"] if count[ProgramSource.BUILT_IN] else []
+    parts += [f"{count[ProgramSource.OWN]} on what they make themselves"] if count[ProgramSource.OWN] else []
     return f" ({', '.join(parts)})"
 
 
@@ -235,7 +235,7 @@ def to_data(matrix: Matrix, saved: Mapping[str, str]) -> dict[str, Any]:
         "summary": {
             "attacks": len(matrix.rows),
             "ran": matrix.ran,
-            "ran_on": {str(ground): matrix.ran_on(ground) for ground in Ground},
+            "ran_on": {str(source): matrix.ran_on(source) for source in ProgramSource},
             "cases": sum(row.cases for row in matrix.rows),
             "events": matrix.events,
             "breaches": len(matrix.breaches),
@@ -273,7 +273,7 @@ def _row_data(row: Row, file: str | None) -> dict[str, Any]:
         data["breach"] = {
             "invariant": script.invariant,
             "what": script.what,
-            "on": str(_ground_of(attack, script)),
+            "on": str(_source_of(attack, script)),
             "story": list(script.story),
             "file": file,
             "confirmed": row.breach is not None,

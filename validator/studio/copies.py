@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.stores.forging import StoreSnapshot
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import ErasedError, opened
@@ -41,7 +41,7 @@ class NotCopied(StepwardError):  # noqa: N818 - reads better where it is raised 
 class Recorded(NamedTuple):
     """An answer of a tool or a model, and what it cost."""
 
-    answer: Answer
+    answer: CallAnswer
     tokens: int = 0
     cost: Decimal = Decimal(0)
     model: str = ""
@@ -169,27 +169,27 @@ def _recorded(happened: Event) -> Recorded:
     return Recorded(_answer(happened), int(note.get("tokens", 0)), cost, str(note.get("model", "")))
 
 
-def _answer(happened: Event) -> Answer:
+def _answer(happened: Event) -> CallAnswer:
     body = happened.body
     match body["kind"]:
         case "success":
-            return Answer("returns", opened(body["output"]))
+            return CallAnswer("returns", opened(body["output"]))
         case "suspended":
-            return Answer("suspends", opened(body["request"]))
+            return CallAnswer("suspends", opened(body["request"]))
         case "fallback":
-            return Answer("late")
+            return CallAnswer("late")
     name, error = str(body.get("error_name", "")), str(body.get("error", ""))
     if name == TIMEOUT or " took longer than " in error:
-        return Answer("late")
+        return CallAnswer("late")
     if body["kind"] == "doubt" or body.get("unknown"):
-        return Answer("unknown", error)
-    return Answer("fails", (name, error))
+        return CallAnswer("unknown", error)
+    return CallAnswer("fails", (name, error))
 
 
 def _settle(answers: list[Recorded]) -> None:
     """Let the last answer of a place, which nobody knew, be one to an effect that happened: somebody has found out."""
-    last = answers.pop() if answers and answers[-1].answer.kind == "unknown" else Recorded(Answer("unknown", LOST))
-    answers.append(last._replace(answer=Answer("unknown-done", last.answer.value)))
+    last = answers.pop() if answers and answers[-1].answer.kind == "unknown" else Recorded(CallAnswer("unknown", LOST))
+    answers.append(last._replace(answer=CallAnswer("unknown-done", last.answer.value)))
 
 
 def _delivered(happened: Event) -> Delivered:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.invariants import Breach, Invariant, NotApplicable, Outcome
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.stores.forging import flipped, plant
 from stepward.validator.report.trace import words_of
@@ -129,11 +129,11 @@ def time_out(copy: Copy, step: str) -> Shown:
         raise Unfit(f"`{at}` {why}" if at else NO_LIMIT)
     late: list[Asked] = []
 
-    def meddle(asked: Asked) -> Answer | None:
+    def meddle(asked: Asked) -> CallAnswer | None:
         if asked.call.id != at or late:
             return None
         late.append(asked)
-        return Answer("late")
+        return CallAnswer("late")
 
     world.meddle = meddle
     world.story.append(f"The answer of `{at}` comes after its {copy.calls[at].timeout:g} seconds.")
@@ -163,11 +163,11 @@ def forge(copy: Copy, step: str) -> Shown:
         raise Unfit(f"`{at}` may return any value of ours")
     given: list[Asked] = []
 
-    def meddle(asked: Asked) -> Answer | None:
+    def meddle(asked: Asked) -> CallAnswer | None:
         if asked.call.id != at or given:
             return None
         given.append(asked)
-        return Answer("wrong", forged[0])
+        return CallAnswer("wrong", forged[0])
 
     world.meddle = meddle
     world.story.append(f"`{at}` answers {to_json(forged[0])}.")

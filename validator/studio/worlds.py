@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from stepward.sabotage.invariants import Breach, Invariant
-from stepward.sabotage.playing.answers import Answer
+from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.world import TooLate, WorldClock
 from stepward.sabotage.stores.forging import plant
@@ -102,7 +102,7 @@ class World:
         self.store = MortalStore()
         plant_earlier(copy, self.store.inner)
         self.clock = WorldClock(start=copy.found.records[0].at)
-        self.meddle: Callable[[Asked], Answer | None] = lambda _: None
+        self.meddle: Callable[[Asked], CallAnswer | None] = lambda _: None
         self.dies_after = ""
         self.effects: dict[Place, list[str]] = {}
         self.story = [words for kind, words in INTERFERED.items() if any(one.kind == kind for one in copy.found.events)]
@@ -165,21 +165,21 @@ class World:
         others = [several[-1] for (step, _, _), several in self.copy.answers.items() if step == place[0]]
         return others[-1] if others else Recorded(self._made_up(self._calls[place[0]]))
 
-    def _made_up(self, call: CallPlan) -> Answer:
+    def _made_up(self, call: CallPlan) -> CallAnswer:
         """Return an answer to a call that the run never made: the disturbance has led it where the recording ends."""
         if call.may_suspend:
             self.story.append(f"The recording has no call of `{call.id}`. In the sandbox it waits for somebody.")
-            return Answer("suspends")
+            return CallAnswer("suspends")
         try:
             value = made_up(call)
         except NoExample:
             self.story.append(f"The recording has no answer of `{call.id}`, so that it fails in the sandbox.")
-            return Answer("fails", ("", ENDS))
+            return CallAnswer("fails", ("", ENDS))
         shown = to_json(freeze(value))
         self.story.append(
             f"The recording has no answer of `{call.id}`. The sandbox makes one up, of its type: {shown}."
         )
-        return Answer("returns", value)
+        return CallAnswer("returns", value)
 
     def _look(self, asked: Asked) -> None:
         """Note what is broken if a call starts now."""
@@ -329,7 +329,7 @@ def _claims(kind: str, body: Mapping[str, Any]) -> bool:
     return kind == "attempt" and (body["kind"] not in ("failed", "skipped", "again") or bool(body.get("unknown")))
 
 
-def _given(call: CallPlan, answer: Answer) -> Any:
+def _given(call: CallPlan, answer: CallAnswer) -> Any:
     """Return the result of a call, or raise its error."""
     match answer.kind:
         case "fails":

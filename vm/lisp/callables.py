@@ -7,10 +7,10 @@ from typing import Any
 
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.limits import Meter
-from stepward.vm.lisp.values import Held
+from stepward.vm.lisp.values import MeteredValue
 
 
-class Function(Held):
+class Function(MeteredValue):
     """A function: `begin` gets the context and the arguments, and gives the value, or a generator that evaluates it."""
 
     __slots__ = ()

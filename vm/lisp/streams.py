@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from stepward.vm.lisp.faults import Fault
-from stepward.vm.lisp.values import Held
+from stepward.vm.lisp.values import MeteredValue
 
 Next = Generator[Any, Any, tuple[Any, Any]]
 
 
-class Endless(Held):
+class Endless(MeteredValue):
     """An endless sequence; `step` gets the context and the state, and gives an item and the state behind it."""
 
     __slots__ = ("state", "step")

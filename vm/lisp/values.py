@@ -43,7 +43,7 @@ class Keyword:
         return f":{self.name}"
 
 
-class Held:
+class MeteredValue:
     """A value that takes memory of the evaluation until nothing refers to it."""
 
     __slots__ = ("meter", "size")
@@ -103,7 +103,7 @@ def weigh(value: Any) -> int:
     return 160 if kind is Decimal else 0
 
 
-class Store(Held):
+class Store(MeteredValue):
     """The cells that vectors and lists share; only the one that ends where the cells end may add to them."""
 
     __slots__ = ("cells", "depth")
@@ -151,7 +151,7 @@ def too_deep() -> Fault:
     )
 
 
-class Items(Held):
+class Items(MeteredValue):
     """A vector or a list: some of the cells of a store."""
 
     __slots__ = ("_hash", "start", "stop", "store")
@@ -223,7 +223,7 @@ class List(Items):
     __slots__ = ()
 
 
-class Map(Held):
+class Map(MeteredValue):
     """A map. Its entries keep the order in which they were added; keys are `wrapped`."""
 
     __slots__ = ("_hash", "depth", "entries")
@@ -296,7 +296,7 @@ class Map(Held):
         return self._hash
 
 
-class Set(Held):
+class Set(MeteredValue):
     """A set. Its members keep the order in which they were added; they are `wrapped`."""
 
     __slots__ = ("_hash", "depth", "members")

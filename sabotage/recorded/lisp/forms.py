@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.recorded.language.examples import SCENES
-from stepward.vm.lisp.functions.shelf import Row
+from stepward.vm.lisp.functions.function_table import FunctionEntry
 from stepward.vm.lisp.functions.table import rows
 
 CALLS: Final = 10
@@ -168,7 +168,7 @@ OF_NUMBERS: Final = {"numbers": 0.9, "order": 0.6, "aggregates": 0.5}
 OF_SPACE: Final[dict[str, tuple[str, ...]]] = {"set": ("#{}", "#{1 2}", "#{2 3}", "#{:a}", "nil", "[1 2]")}
 
 
-def dealt_rows(seed: str) -> list[Row]:
+def dealt_rows(seed: str) -> list[FunctionEntry]:
     """Return the functions for a scene, by the number at the end of its seed."""
     return list(rows().values())[int(seed.rpartition(" ")[2]) % SCENES :: SCENES]
 
@@ -190,7 +190,7 @@ def _around(call: str, subject: str, chance: Random) -> tuple[str, ...]:
     return f"(take 3 {call})", f"(let [r {call}] [r (type r) (= r {more})])", f"(pr-str {call})", f"(str {call})"
 
 
-def _arguments(names: list[str], row: Row, chance: Random) -> Iterator[str]:
+def _arguments(names: list[str], row: FunctionEntry, chance: Random) -> Iterator[str]:
     shown = [name for name in names if name != "…"]
     most = row.most if row.most is not None else len(shown) + 2
     least, count = row.least, len(shown)

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from copy import deepcopy
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner, World
 from stepward.sabotage.drawn.machine import DrawnCase
+from stepward.sabotage.drawn.world import DrawnWorld, Manner
 from stepward.sabotage.recorded.language.examples import Example, dealt, examples
 from stepward.sabotage.recorded.language.meanings import guarded, show_program
 from stepward.sabotage.recorded.language.readings import load_program, read
@@ -22,7 +22,7 @@ from stepward.sabotage.recorded.shared.environment import Environment, SceneProg
 from stepward.vm.lisp import page
 from stepward.vm.lisp.checked import data_read, problem_of
 from stepward.vm.lisp.compiling.document import read_lisp, read_turn
-from stepward.vm.lisp.compiling.ground import Ground
+from stepward.vm.lisp.compiling.starting_point import StartingPoint
 from stepward.vm.lisp.evaluation import Outcome, evaluate
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.limits import Limits
@@ -81,16 +81,16 @@ class _Scene:
         self.evaluate(spoilt_text(self.some("lisp"), chance), DATA, USUAL)
         self.compile(drawn_effects(chance), runs=True)
         self.compile(spoilt_text(self.some("compile"), chance))
-        text, ground = self.some_turn()
-        self.turn(spoilt_text(text, chance) if chance.random() < 0.5 else drawn_effects(chance), ground)
+        text, start = self.some_turn()
+        self.turn(spoilt_text(text, chance) if chance.random() < 0.5 else drawn_effects(chance), start)
 
     def some(self, kind: str) -> Any:
         """Return what is given first in a random example of a kind."""
         return self.chance.choice([one for one in examples("lisp") if one.kind == kind]).given[0]
 
     def some_turn(self) -> tuple[str, Any]:
-        text, ground = self.chance.choice([one for one in examples("lisp") if one.kind == "turn"]).given
-        return text, deepcopy(ground)
+        text, start = self.chance.choice([one for one in examples("lisp") if one.kind == "turn"]).given
+        return text, deepcopy(start)
 
     def show(self, example: Example) -> None:
         """Show an example."""
@@ -129,11 +129,11 @@ class _Scene:
             if plan is not None:
                 self.run(plan)
 
-    def turn(self, text: str, ground: Mapping[str, Any]) -> None:
-        """Note what a text is as a turn of a session on some ground."""
-        self.notes.add("turn", text, ground)
+    def turn(self, text: str, start: Mapping[str, Any]) -> None:
+        """Note what a text is as a turn of a session from a starting point."""
+        self.notes.add("turn", text, start)
         try:
-            turn = read_turn("turn.clj", text, Ground(**ground))
+            turn = read_turn("turn.clj", text, StartingPoint(**start))
         except Fault as fault:
             self.notes.add(fault.error(), fault.error().as_value())
             return
@@ -148,7 +148,7 @@ class _Scene:
     def run(self, plan: Plan) -> None:
         """Run a program once, and note what became of it."""
         case = DrawnCase(plan.program, self.env.seed)
-        chosen = SceneProgram(case, plan, World(plan, case.seed, Manner(), (), case.limits.output_bytes))
+        chosen = SceneProgram(case, plan, DrawnWorld(plan, case.seed, Manner(), (), case.limits.output_bytes))
         self.env.programs[:] = [chosen]
         run = self.env.do("run", self.env.machine((), limits=FEW).run(plan.program, self.env.inputs(chosen)))
         if run is not None:

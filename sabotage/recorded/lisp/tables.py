@@ -18,7 +18,7 @@ from stepward.vm.lisp.analysis import Analyst, definitions
 from stepward.vm.lisp.callables import Function
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault
-from stepward.vm.lisp.functions.shelf import Row
+from stepward.vm.lisp.functions.function_table import FunctionEntry
 from stepward.vm.lisp.functions.table import natives
 from stepward.vm.lisp.limits import Limits
 from stepward.vm.lisp.modules import program_forms
@@ -173,7 +173,7 @@ def show_functions(notes: Notes, seed: str) -> None:
         notes.add("table", row.name, "\n".join(lines))
 
 
-def _arguments(table: _Table, row: Row) -> Iterator[tuple[Any, ...]]:
+def _arguments(table: _Table, row: FunctionEntry) -> Iterator[tuple[Any, ...]]:
     names = row.usage.strip("()").split()[1:]
     shown = [name for name in names if name not in ("…", "x…")]
     most = row.most if row.most is not None else min(max(len(shown) + 2, 3), 4)
@@ -191,7 +191,7 @@ def _arguments(table: _Table, row: Row) -> Iterator[tuple[Any, ...]]:
                 yield tuple(firsts)
 
 
-def _pool(table: _Table, row: Row, name: str, count: int) -> tuple[Any, ...]:
+def _pool(table: _Table, row: FunctionEntry, name: str, count: int) -> tuple[Any, ...]:
     text = POOLS.get(name)
     if text is None or row.subject in ("numbers", "JSON"):
         text = OF_SUBJECT.get(row.subject, SOME)

@@ -32,7 +32,7 @@ class Below(Lacking):
     """One of a class below it."""
 
 
-class Mute(Exception):  # noqa: N818 - the name is what matters
+class SilentError(Exception):
     """An error whose text can't be had."""
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Lazy(list[Any]):
         raise KeyError("lazy")
 
 
-class Liar:
+class FalseClass:
     """An object that says that it is of another class."""
 
     @property  # type: ignore[misc]
@@ -66,7 +66,14 @@ class Odd(str):
 
 
 _ERRORS: Final = (
-    *(Lacking("no"), Below(""), ToolError("Declined", "no funds"), ToolError("Other"), ToolError("Lacking"), Mute()),
+    *(
+        Lacking("no"),
+        Below(""),
+        ToolError("Declined", "no funds"),
+        ToolError("Other"),
+        ToolError("Lacking"),
+        SilentError(),
+    ),
     *(InDoubt("lost"), TimeoutError("own"), SystemExit(3), asyncio.CancelledError("own"), ValueError("e" * 2000)),
     *(ValueError("e" * 2001), KeyError("\udc80"), OSError(), ToolError(7), ConnectionError("é")),  # type: ignore[arg-type]
 )
@@ -79,7 +86,7 @@ _OUTPUTS: Final[tuple[Any, ...]] = (
         {1, 2},
         b"x",
         Lazy([1]),
-        Liar(),
+        FalseClass(),
         ("a", 1),
         object(),
         Odd("yes"),
@@ -113,10 +120,10 @@ _CONTENTS: Final[tuple[Any, ...]] = (
 )
 _COUNTS: Final[tuple[Any, ...]] = (0, 1, 10, -1, LARGEST, LARGEST + 1, "5", None, 2.9, float("nan"), float("inf"), True)
 _COSTS: Final[tuple[Any, ...]] = (0, 1, Decimal("0.01"), 0.25, None, None, -1, "1", float("nan"), True, Decimal("NaN"))
-_NAMES: Final[tuple[Any, ...]] = ("m", "", "n" * 199, "n" * 200, "n" * 201, None, 7, Mute(), "\ud800x")
+_NAMES: Final[tuple[Any, ...]] = ("m", "", "n" * 199, "n" * 200, "n" * 201, None, 7, SilentError(), "\ud800x")
 
 
-class Given:
+class RandomTools:
     """Tools and a model whose answers chance decides."""
 
     names = ANY_NAME
@@ -242,7 +249,7 @@ def _heard(context: SceneContext, name: str) -> None:
 
 def answer_calls(context: SceneContext) -> None:
     """Answer the calls of a program in every way."""
-    chance, given = context.chance, Given(context, ManualClock())
+    chance, given = context.chance, RandomTools(context, ManualClock())
     more = {"max_cost": chance.choice((1, 5))} if chance.random() < 0.3 else {}
     steps = [_call(chance, number) for number in range(5)]
     program = context.quiet(lambda: _program(chance, steps, **more))
@@ -296,7 +303,7 @@ def weigh_calls(context: SceneContext) -> None:
 # -- replies from a cache ----------------------------------------------------------------------------------------------
 
 
-class Shelf:
+class FaultyCache:
     """A cache in memory, which may fail, or have something else."""
 
     def __init__(self, context: SceneContext) -> None:
@@ -307,7 +314,7 @@ class Shelf:
         """Return an entry."""
         self.context.notes.add("get", key)
         if self.context.maybe(0.08):
-            raise self.context.pick(CacheFault("no cache"), KeyError("x"), Mute())
+            raise self.context.pick(CacheFault("no cache"), KeyError("x"), SilentError())
         return self.kept.get(key) if self.context.maybe(0.95) else self.context.pick(b"{", b"", None)
 
     def put(self, key: str, entry: bytes) -> None:
@@ -323,7 +330,7 @@ _SCRIPTS: Final[tuple[Any, ...]] = (["yes"], ['{"a": 1}', "x"], ["4111-1111"], [
 
 def take_from_cache(context: SceneContext) -> None:
     """Ask the same again with a cache: in other runs, by other machines, with other models and types."""
-    chance, shelf = context.chance, Shelf(context)
+    chance, cache = context.chance, FaultyCache(context)
     _heard(context, "stepward.cache")
     step = {"id": "s0", "type": "llm", "output_key": "v", "next_step": "s1", "cache": chance.random() < 0.9}
     step |= {"prompt": chance.choice(("go?", "go {{plain}}", "of {{card}}")), "on_error": "skip"}
@@ -340,16 +347,16 @@ def take_from_cache(context: SceneContext) -> None:
         program = context.quiet(lambda steps=steps: _program(chance, steps))
         if program is None:
             continue
-        given: Any = Given(context, ManualClock(), odd=0.1)
+        given: Any = RandomTools(context, ManualClock(), odd=0.1)
         scripted = drawn_model(context)
         scripted.script = {"s0": chance.choice(_SCRIPTS)}
         model = chance.choice((given, scripted, scripted, NamedModels(scripted, small=scripted)))
-        machine = _machine(context, given.clock, given, model, cache=shelf, limits=Limits(130_000))
+        machine = _machine(context, given.clock, given, model, cache=cache, limits=Limits(130_000))
         inputs = {**_INPUTS, "plain": chance.choice(("there", "here"))}
         run = _run(context, machine, program, inputs, f"r{number}")
         _show(context, machine, run)
-    for key in sorted(shelf.kept):
-        context.notes.add(key, shelf.kept[key])
+    for key in sorted(cache.kept):
+        context.notes.add(key, cache.kept[key])
 
 
 # -- breakers ----------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stepward.sabotage.drawn.cases import drawn_case
-from stepward.sabotage.drawn.fate import World, given
 from stepward.sabotage.drawn.machine import DrawnCase, Parted, raised
 from stepward.sabotage.drawn.values import respelled
+from stepward.sabotage.drawn.world import DrawnWorld, given
 from stepward.sabotage.operations.stores import Files
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.virtual_time import VirtualLoop
@@ -44,7 +44,7 @@ class SceneProgram(NamedTuple):
 
     case: DrawnCase
     plan: Plan
-    world: World
+    world: DrawnWorld
 
 
 class Environment:
@@ -91,7 +91,7 @@ class Environment:
     def add_case(self, case: DrawnCase) -> SceneProgram:
         """Add a program with its policies and a world, and return it."""
         plan = Plan(case.program, case.policies)
-        world = World(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
+        world = DrawnWorld(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
         self.programs.append(SceneProgram(case, plan, world))
         return self.programs[-1]
 

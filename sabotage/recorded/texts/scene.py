@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from stepward.sabotage.drawn.fate import Manner, World
 from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.sabotage.drawn.values import drawn_type
+from stepward.sabotage.drawn.world import DrawnWorld, Manner
 from stepward.sabotage.recorded.language.examples import Example, dealt, examples
 from stepward.sabotage.recorded.language.meanings import guarded, show_program, tell
 from stepward.sabotage.recorded.language.readings import load_policy, load_program, read
@@ -180,7 +180,7 @@ class _Scene:
         """Run a program once, and note what became of it."""
         seed = f"{self.env.seed} {len(self.notes.texts)}"
         case = DrawnCase(program, seed, policies)
-        chosen = SceneProgram(case, plan, World(plan, seed, Manner(), (), case.limits.output_bytes))
+        chosen = SceneProgram(case, plan, DrawnWorld(plan, seed, Manner(), (), case.limits.output_bytes))
         self.env.programs[:] = [chosen]
         inputs = self.env.inputs(chosen)
         run = self.env.do("run", self.env.machine(policies, limits=FEW).run(program, inputs))

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, Final
 
 from stepward.sabotage.drawn.cases import drawn_case
-from stepward.sabotage.drawn.fate import World
 from stepward.sabotage.drawn.machine import DrawnCase, Parted
+from stepward.sabotage.drawn.world import DrawnWorld
 from stepward.sabotage.operations.tasks import SECRET, drawn_plain
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.operations.scene import KINDS
@@ -83,7 +83,7 @@ class Watched:
             found = _case(theme, self.chance.randrange(among))
         case, plan = found
         secrets = case.secrets or (SECRET,) * is_plain
-        world = World(plan, f"{self.env.seed} {run}", case.manner, secrets, case.limits.output_bytes)
+        world = DrawnWorld(plan, f"{self.env.seed} {run}", case.manner, secrets, case.limits.output_bytes)
         chosen = SceneProgram(case, plan, world)
         self.env.programs.append(chosen)
         self.runs[run] = chosen
@@ -131,7 +131,7 @@ class Watched:
             env.do("recover", self._machine(run).recover(run))
         self._keep(run, result)
 
-    def _payload(self, world: World, step: str) -> Any:
+    def _payload(self, world: DrawnWorld, step: str) -> Any:
         calls = [call for call in world.calls if call == step or step.startswith((f"{call}[", f"{call},"))]
         return world.value(calls[0], self.chance) if calls and self.chance.random() < 0.9 else "odd"
 

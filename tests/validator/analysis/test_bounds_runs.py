@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from programs import COMMON, longer, programs
 from reference_runs import Course, Fate, Verdict, every_run, good
 from sizes import size
-from stepward.sabotage.reference import Answer, Asked, Lost, Raised, Replied
+from stepward.sabotage.reference import Answer, Lost, PendingCall, Raised, Replied
 from stepward.validator import ProgramValidator
 from stepward.validator.analysis import bounds as bounds_module
 from stepward.validator.analysis import heaviest
@@ -136,7 +136,7 @@ def freed(data: Data) -> Data:
     return data | {"steps": steps}
 
 
-def options(asked: Asked) -> list[Answer]:
+def options(asked: PendingCall) -> list[Answer]:
     """Return what may be answered; what leads to many attempts comes first."""
     if asked.prompt == WHICH:
         return [Replied(value) for value in "nmk"] + [Raised()]

@@ -20,7 +20,7 @@ from machines import never_stale
 from programs import COMMON, programs
 from reference_runs import Course, CutOff, Fate, good
 from sizes import size
-from stepward.sabotage.reference import Answer, Asked, Raised, TimedOut
+from stepward.sabotage.reference import Answer, PendingCall, Raised, TimedOut
 from stepward.sabotage.reference.calls import Call
 from stepward.sabotage.reference.expressions import Undefined
 from stepward.sabotage.reference.rules import RuleMonitor
@@ -111,7 +111,7 @@ class Guided(Unguarded):
             raise CutOff
         return (yield from super()._enter(step))
 
-    def _guided(self, asked: Asked) -> Answer:
+    def _guided(self, asked: PendingCall) -> Answer:
         move = self._path[self._position]
         how = move.how
         if asked.step != move.step:  # a sub-step goes one way for a visit, or by chance

@@ -9,7 +9,7 @@ import pytest
 from stepward.vm import Program
 from stepward.vm.lisp import evaluate
 from stepward.vm.lisp.compiling.document import Turn, read_turn
-from stepward.vm.lisp.compiling.ground import Ground
+from stepward.vm.lisp.compiling.starting_point import StartingPoint
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.reading.source import Place
 
@@ -18,12 +18,12 @@ VALUES: dict[str, Any] = {
     "*1": {"type": "number", "const": 5},
     "data/limit": {"type": "number"},
 }
-GROUND = Ground(values=VALUES, functions={"total": "(defn total [xs]\n  (sum-by :total xs))"})
+GROUND = StartingPoint(values=VALUES, functions={"total": "(defn total [xs]\n  (sum-by :total xs))"})
 LOOP = "(for [o orders] (tool/pay {:order o}))"
 
 
 def turn(text: str, **more: Any) -> Turn:
-    found = read_turn("turn.clj", text, Ground(GROUND.values, GROUND.functions, **more))
+    found = read_turn("turn.clj", text, StartingPoint(GROUND.values, GROUND.functions, **more))
     Program.from_document(found.document)  # it is a program of the language
     return found
 

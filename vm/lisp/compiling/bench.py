@@ -18,7 +18,7 @@ MAX_STEPS: Final = 10_000
 _UNFIT: Final = re.compile(r"\W+", re.ASCII)
 
 
-class Way(NamedTuple):
+class OpenExit(NamedTuple):
     """A way out of a step that leads nowhere yet: the field that will name the next step."""
 
     step: dict[str, Any]
@@ -32,7 +32,7 @@ class Bench:
         self.texts = texts
         self.steps: list[dict[str, Any]] = []
         self.stretches: dict[Path, tuple[int, int]] = {}
-        self.ways: list[Way] = [Way({}, "start")]
+        self.ways: list[OpenExit] = [OpenExit({}, "start")]
         self._taken = {"args"}
         self._numbers: dict[str, int] = {}
         """The last number that a name got, so that the next one is found at once."""
@@ -75,15 +75,15 @@ class Bench:
         self.stretches[place] = self.texts.offsets(form.span)
         for path, span in spans.items():
             self.stretches[*place, *path] = self.texts.offsets(span)
-        ends = {"end": [], "condition": [Way(step, "then"), Way(step, "otherwise")]}
-        self.ways = ends.get(kind, [Way(step, "next_step")])
+        ends = {"end": [], "condition": [OpenExit(step, "then"), OpenExit(step, "otherwise")]}
+        self.ways = ends.get(kind, [OpenExit(step, "next_step")])
 
     @contextmanager
     def body(self) -> Iterator[list[dict[str, Any]]]:
         """Steps that are made inside are the body of the step that comes next."""
         outside = self.steps, self.ways, self._prefix, self.known
         self._prefix = (*self._prefix, "steps", len(self.steps))
-        self.steps, self.ways, self.known = [], [Way({}, "start")], dict(self.known)
+        self.steps, self.ways, self.known = [], [OpenExit({}, "start")], dict(self.known)
         self.depth += 1
         try:
             yield self.steps
@@ -92,7 +92,7 @@ class Bench:
             self.steps, self.ways, self._prefix, self.known = outside
 
     @contextmanager
-    def branch(self, ways: list[Way]) -> Iterator[None]:
+    def branch(self, ways: list[OpenExit]) -> Iterator[None]:
         """Steps that are made inside continue from these ways; what they compute is not known outside."""
         known = self.known
         self.ways, self.known = ways, dict(known)

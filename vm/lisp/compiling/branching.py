@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from stepward.vm.lisp.compiling.bench import Way
+from stepward.vm.lisp.compiling.bench import OpenExit
 from stepward.vm.lisp.compiling.compiling import Compiling
 from stepward.vm.lisp.compiling.expressions import EQUAL, ORDER, constant, number
 from stepward.vm.lisp.compiling.forms import call, head_of, symbol
@@ -15,7 +15,7 @@ from stepward.vm.lisp.compiling.kinds import type_of_constant
 from stepward.vm.lisp.compiling.values import BOOLEAN, NUMBER, Env, Inline, Pure, Reference, Value
 from stepward.vm.lisp.forms import Form, Literal, Parens, Symbol
 
-Ways = list[Way]
+Ways = list[OpenExit]
 
 _COMPARING: Final = ORDER | EQUAL.keys() | {"nil?", "some?"}
 

@@ -25,10 +25,10 @@ from stepward.vm.lisp.compiling.forms import (
     nil,
     symbol,
 )
-from stepward.vm.lisp.compiling.ground import ALONE, Ground, Sites
 from stepward.vm.lisp.compiling.kinds import type_of
 from stepward.vm.lisp.compiling.loops import looped
 from stepward.vm.lisp.compiling.refusals import is_loop, refused
+from stepward.vm.lisp.compiling.starting_point import ALONE, Sites, StartingPoint
 from stepward.vm.lisp.compiling.texts import Texts, walk
 from stepward.vm.lisp.compiling.values import ANY, BOOLEAN, NUMBER, Env, Inline, Pure, Reference, Type, Value
 from stepward.vm.lisp.faults import Fault
@@ -57,15 +57,15 @@ class Compiler:
     """
 
     def __init__(
-        self, text: str, forms: tuple[Form, ...], ground: Ground | None = ALONE, earlier: tuple[Form, ...] = ()
+        self, text: str, forms: tuple[Form, ...], start: StartingPoint | None = ALONE, earlier: tuple[Form, ...] = ()
     ) -> None:
         self.forms = forms
-        self.ground = ground
+        self.start = start
         self.sites = Sites()
         everything = (*earlier, *forms)
         texts = Texts(text, everything)
         self.bench = Bench(texts)
-        self.scope = Scope(texts, everything, self.bench.name, {} if ground is None else ground.values)
+        self.scope = Scope(texts, everything, self.bench.name, {} if start is None else start.values)
         self.effects = Effects()
         self._earlier = earlier
         self.within: list[str] = []
@@ -85,7 +85,7 @@ class Compiler:
                 self.run(form, ROOT, TAIL if position == last else DISCARD)
         if self.forms and is_definition(self.forms[-1]):
             name = self.forms[-1].items[1]
-            is_shown = self.ground is not None and isinstance(name, Symbol) and name.name in self.scope.globals
+            is_shown = self.start is not None and isinstance(name, Symbol) and name.name in self.scope.globals
             self.run(name if is_shown else nil(self.forms[-1].span), ROOT, TAIL)
 
     def _define(self, form: Parens) -> None:
@@ -127,8 +127,8 @@ class Compiler:
         if self.bench.is_over:
             return
         if target in (TAIL, RETURN):
-            if target == RETURN and self.ground is not None and self.ground.returns is not None:
-                value = self._checked(value, form, self.ground.returns)
+            if target == RETURN and self.start is not None and self.start.returns is not None:
+                value = self._checked(value, form, self.start.returns)
             self.end("success", self._kept(self.template(value, form), form, is_last=target == RETURN), form)
         elif target == DISCARD:
             if isinstance(value, Pure):
@@ -138,7 +138,7 @@ class Compiler:
 
     def _kept(self, output: Any, form: Form, *, is_last: bool) -> Any:
         """Return the output of a turn: its value, the values that it has defined, and whether it is the last one."""
-        if self.ground is None or self.bench.depth:
+        if self.start is None or self.bench.depth:
             return output
         made = {name: value for name, value in self.scope.globals.items() if name not in self.scope.given}
         kept = {name: self.template(value, form) for name, value in made.items()}
@@ -257,10 +257,10 @@ class Compiler:
             return Inline(nil(form.span), ROOT)
         step = self.bench.name(tool)
         number = self.sites.add_call(step, self.scope.texts.of(form), form.span)
-        if self.ground is not None and number in self.ground.recalled:
+        if self.start is not None and number in self.start.recalled:
             return self._recalled(step, number, form)
         fields = {"tool": tool, **({"args": args} if args else {})}
-        if self.ground is not None and number in self.ground.remembered:
+        if self.start is not None and number in self.start.remembered:
             return self._remembered(step, number, form, fields, spans)
         self.bench.add(step, "tool", form, fields, spans)
         return Reference(f"${step}.output", step)
@@ -269,8 +269,8 @@ class Compiler:
         self, step: str, number: int, form: Form, fields: dict[str, Any], spans: Mapping[Path, Span]
     ) -> Value:
         """Return the result of a call: the one that is remembered if these arguments are, else that of the tool."""
-        assert self.ground is not None
-        known = self.scope.add_input(f"known_{step}", number, self.ground.remembered[number])
+        assert self.start is not None
+        known = self.scope.add_input(f"known_{step}", number, self.start.remembered[number])
         found, variable = self.bench.name(f"found_{step}"), self.bench.name(f"result_{step}")
         lookup = "(first (filter #(= (:args %) data/args) data/known))"
         given = {"args": fields.get("args", {}), "known": f"${known}"}
@@ -292,8 +292,8 @@ class Compiler:
 
     def _recalled(self, step: str, number: int, form: Form) -> Value:
         """Return the known result of a call that an earlier try of this turn has made."""
-        assert self.ground is not None
-        type = self.ground.recalled[number]
+        assert self.start is not None
+        type = self.start.recalled[number]
         known = self.scope.add_input(f"known_{step}", number, type)
         fields = {"lisp": "data/known", "args": {"known": f"${known}"}, "returns": dict(type)}
         self.bench.add(step, "compute", form, fields, {("lisp",): form.span})
@@ -337,7 +337,7 @@ class Compiler:
             self.scope.data[f"data/{value.argument}"] = value
             value = Pure(symbol(f"data/{value.argument}", form), ROOT)
         text, args = self.scope.code(value.form, value.env)
-        if self.ground is not None and "println" in text:  # what it prints is part of what it does
+        if self.start is not None and "println" in text:  # what it prints is part of what it does
             return self._compute(value, text, args, form, hint, wanted)
         known = self.bench.known.setdefault((text, tuple(sorted(args.items()))), ())
         fit = (one for one in known if (one.is_number if wanted is NUMBER else one.type != ANY or wanted is None))

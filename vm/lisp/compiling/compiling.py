@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from stepward.vm.lisp.compiling.bench import Bench
 from stepward.vm.lisp.compiling.code import Scope
 from stepward.vm.lisp.compiling.effects import Effects
-from stepward.vm.lisp.compiling.ground import Ground, Sites
+from stepward.vm.lisp.compiling.starting_point import Sites, StartingPoint
 from stepward.vm.lisp.compiling.values import Env, Reference, Type, Value
 from stepward.vm.lisp.forms import Form
 from stepward.vm.reading.source import Span
@@ -20,7 +20,7 @@ DISCARD: Final = "no value"
 class Compiling(Protocol):
     """A program under compilation. A target is TAIL, RETURN, DISCARD, or the variable that a value goes to.
 
-    `within` are the functions with effects whose calls are being compiled. `ground` is None for a program that is no
+    `within` are the functions with effects whose calls are being compiled. `start` is None for a program that is no
     turn.
     """
 
@@ -28,7 +28,7 @@ class Compiling(Protocol):
     scope: Scope
     effects: Effects
     within: list[str]
-    ground: Ground | None
+    start: StartingPoint | None
     sites: Sites
 
     def run(self, form: Form, env: Env, target: str) -> None:

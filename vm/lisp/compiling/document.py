@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepward.vm.errors import Problem, ProgramError
-from stepward.vm.lisp.compiling.ground import Ground, Sites
+from stepward.vm.lisp.compiling.starting_point import Sites, StartingPoint
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.reading.document import Document, Extent, Wanted
 from stepward.vm.reading.source import Path
@@ -43,7 +43,7 @@ class Turn:
     sites: Sites
 
 
-def read_turn(name: str, text: str, ground: Ground) -> Turn:
+def read_turn(name: str, text: str, start: StartingPoint) -> Turn:
     """Return the program of a turn; raises a Fault for a text that is none, or can't be compiled.
 
     The functions of earlier turns stand behind the text, so that every place in it is the place that its author knows.
@@ -53,13 +53,13 @@ def read_turn(name: str, text: str, ground: Ground) -> Turn:
 
     forms = _read(text)
     made = definitions(forms)
-    kept = {one: written for one, written in ground.functions.items() if one not in made}
+    kept = {one: written for one, written in start.functions.items() if one not in made}
     whole = "\n".join([text, *(["", "; from earlier turns"] if kept else []), *kept.values()])
     earlier = program_forms(whole)[len(forms) :] if kept else ()
-    compiler = _compiled(whole, forms if not kept else program_forms(whole)[: len(forms)], ground, earlier)
+    compiler = _compiled(whole, forms if not kept else program_forms(whole)[: len(forms)], start, earlier)
     written = {one: compiler.scope.texts.of(form) for one, form in compiler.scope.functions.items()}
     functions = {one: written[one] for one in written if one not in kept}
-    return Turn(_document(name, whole, compiler, ground.max_steps), compiler.scope.sources, functions, compiler.sites)
+    return Turn(_document(name, whole, compiler, start.max_steps), compiler.scope.sources, functions, compiler.sites)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _read(text: str) -> tuple[Form, ...]:
 
 
 def _compiled(
-    text: str, forms: tuple[Form, ...], ground: Ground | None = None, earlier: tuple[Form, ...] = ()
+    text: str, forms: tuple[Form, ...], start: StartingPoint | None = None, earlier: tuple[Form, ...] = ()
 ) -> Compiler:
     from stepward.vm.lisp.analysis import Analyst, definitions
     from stepward.vm.lisp.compiling.compiler import Compiler
@@ -120,9 +120,9 @@ def _compiled(
         one.name for form in everything for one in walk(form) if isinstance(one, Symbol) and one.namespace == "tool"
     }
     functions = natives()
-    known = definitions(everything) | (frozenset() if ground is None else frozenset(ground.values))
+    known = definitions(everything) | (frozenset() if start is None else frozenset(start.values))
     # A call of a tool is looked at like any other call, so that mistakes around it are found at their places.
     Analyst({**functions, **dict.fromkeys(tools, functions["identity"])}, SPECIAL, known).program(everything)
-    compiler = Compiler(text, forms, ground, earlier)
+    compiler = Compiler(text, forms, start, earlier)
     compiler.program()
     return compiler

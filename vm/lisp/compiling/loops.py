@@ -36,7 +36,7 @@ def looped(compiler: Compiling, form: Parens, env: Env, hint: str) -> Value | No
         return given
     items = compiler.computed(given, found.items, "items")
     number = len(compiler.sites.loops)
-    count, total = (0, 0) if compiler.ground is None else compiler.ground.unrolled.get(number, (0, 0))
+    count, total = (0, 0) if compiler.start is None else compiler.start.unrolled.get(number, (0, 0))
     compiler.sites.loops[f"loop {number}"] = number  # its number is taken before those of the loops within it
     first = [_written_out(compiler, form, found, items, position, env) for position in range(count)]
     if compiler.bench.is_over:

@@ -8,12 +8,12 @@ from typing import Any, Final
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.functions.arithmetic import calculate, compared, quotient
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.functions.ordering import key_of, natural
-from stepward.vm.lisp.functions.shelf import Shelf
 from stepward.vm.lisp.values import List, Map, Steps, Store, is_number, kind, number, wrapped
 from stepward.vm.values import Number
 
-SHELF: Final = Shelf("aggregates")
+SHELF: Final = FunctionTable("aggregates")
 
 
 def _summed(ctx: Context, values: Any, function: str) -> tuple[Number, int]:

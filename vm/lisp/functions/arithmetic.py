@@ -12,11 +12,11 @@ from typing import Any, Final
 from stepward.vm.errors import EvaluationError
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault, type_fault
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import kind, number
 from stepward.vm.values import MAX_DIGITS, Number, ValueRefused, arithmetic, exact
 
-SHELF: Final = Shelf("numbers")
+SHELF: Final = FunctionTable("numbers")
 
 ROUNDED_TO: Final = 34
 """Significant digits of a quotient or a root that has no finite decimal form."""

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault, type_fault
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.streams import Endless, refused
 from stepward.vm.lisp.values import Items, List, Map, Set, Steps, Vector, is_number, kind
 
-SHELF: Final = Shelf("collections")
+SHELF: Final = FunctionTable("collections")
 
 
 def index(value: Any, function: str) -> int:

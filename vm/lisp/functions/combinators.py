@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from stepward.vm.lisp.callables import Native
 from stepward.vm.lisp.context import Context
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.functions.higher_order import holds
-from stepward.vm.lisp.functions.shelf import Shelf
 from stepward.vm.lisp.values import Steps
 
-SHELF: Final = Shelf("functions that make functions")
+SHELF: Final = FunctionTable("functions that make functions")
 
 
 @SHELF.function("identity", "x", 1, 1)

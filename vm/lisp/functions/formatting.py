@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault, type_fault
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import is_number, kind
 
-SHELF: Final = Shelf("formats")
+SHELF: Final = FunctionTable("formats")
 
 MAX_WIDTH: Final = 1_000
 """Maximal width and precision of one directive."""

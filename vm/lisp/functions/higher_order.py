@@ -7,11 +7,11 @@ from typing import Any, Final
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.endless import chosen, counting, mapped
 from stepward.vm.lisp.faults import Fault, type_fault
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.streams import Endless
 from stepward.vm.lisp.values import Map, Reduced, Steps, Store, Vector, kind
 
-SHELF: Final = Shelf("functions of functions")
+SHELF: Final = FunctionTable("functions of functions")
 
 
 def holds(value: Any) -> bool:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import type_fault
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import Vector, kind
 from stepward.vm.values import ValueRefused, freeze, to_json
 
-SHELF: Final = Shelf("JSON", "json")
+SHELF: Final = FunctionTable("JSON", "json")
 
 
 def _refuse(word: str) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Final
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault, type_fault
 from stepward.vm.lisp.functions.collections import added, index, pair
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import Items, Map, Steps, Vector, kind, wrapped
 
-SHELF: Final = Shelf("maps")
+SHELF: Final = FunctionTable("maps")
 
 
 def _map(value: Any, function: str) -> Map | None:

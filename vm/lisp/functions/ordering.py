@@ -9,10 +9,10 @@ from typing import Any, Final
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.functions.arithmetic import compared
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import Keyword, Steps, Vector, equal, is_number, kind, number
 
-SHELF: Final = Shelf("order")
+SHELF: Final = FunctionTable("order")
 
 
 @SHELF.function("=", "x y …", 1, None)

@@ -9,11 +9,11 @@ from typing import Any, Final
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault, type_fault
 from stepward.vm.lisp.functions.collections import index
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import Regex, Vector, kind
 from stepward.vm.patterns.matching import MAX_CACHED, MAX_MEMORY
 
-SHELF: Final = Shelf("regular expressions")
+SHELF: Final = FunctionTable("regular expressions")
 
 MAX_PATTERN: Final = 1_000
 """Maximal characters of a pattern."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 from stepward.vm.lisp.callables import Function
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import type_fault
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.streams import Endless
 from stepward.vm.lisp.values import Items, Keyword, List, Map, Regex, Set, Var, Vector, is_number, kind, wrapped
 
-SHELF: Final = Shelf("predicates")
+SHELF: Final = FunctionTable("predicates")
 
 
 def _question(name: str, asked: str, holds: Callable[[Any], bool]) -> None:

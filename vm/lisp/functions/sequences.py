@@ -11,11 +11,11 @@ from stepward.vm.lisp.endless import counting, cycled, iterated, repeated
 from stepward.vm.lisp.faults import Fault, type_fault
 from stepward.vm.lisp.functions.arithmetic import add, compared
 from stepward.vm.lisp.functions.collections import index
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.streams import Endless
 from stepward.vm.lisp.values import Items, List, Map, Steps, equal, kind, number, wrapped
 
-SHELF: Final = Shelf("sequences")
+SHELF: Final = FunctionTable("sequences")
 
 
 def _item(ctx: Context, collection: Any, at: int) -> Any:

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import type_fault
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import Set, kind, unwrapped
 
-SHELF: Final = Shelf("sets", "set")
+SHELF: Final = FunctionTable("sets", "set")
 
 
 def _set(ctx: Context, value: Any, function: str) -> Set:

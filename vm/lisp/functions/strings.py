@@ -9,11 +9,11 @@ from stepward.vm.expressions import letters
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault, type_fault
 from stepward.vm.lisp.functions.collections import index
-from stepward.vm.lisp.functions.shelf import Shelf
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.values import Keyword, Map, Regex, Steps, Vector, is_number, kind
 from stepward.vm.values import ValueRefused, exact
 
-SHELF: Final = Shelf("texts", "string")
+SHELF: Final = FunctionTable("texts", "string")
 
 WHITE_SPACE: Final = "".join(sign for sign in letters.WHITE_SPACE if sign not in "\x85\xa0\u2007\u202f")
 """White space, without the spaces at which no line may be broken: as in Clojure."""

@@ -11,12 +11,12 @@ from functools import cache
 from typing import Final
 
 from stepward.vm.lisp.callables import Native
-from stepward.vm.lisp.functions.shelf import Row
+from stepward.vm.lisp.functions.function_table import FunctionEntry
 from stepward.vm.lisp.limits import Limits, Meter
 
 
 @cache
-def rows() -> Mapping[str, Row]:
+def rows() -> Mapping[str, FunctionEntry]:
     """Return all functions by name."""
     from stepward.vm.lisp.functions import (
         aggregates,
@@ -53,7 +53,7 @@ def rows() -> Mapping[str, Row]:
         json_texts.SHELF,
         walking.SHELF,
     )
-    found: dict[str, Row] = {}
+    found: dict[str, FunctionEntry] = {}
     for shelf in shelves:
         for row in shelf.rows:
             assert row.name not in found, f"{row.name} has two rows"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stepward.vm.lisp.context import Context
+from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.functions.higher_order import holds
-from stepward.vm.lisp.functions.shelf import Shelf
 from stepward.vm.lisp.values import Items, Keyword, List, Map, Set, Steps, Store, Vector, too_deep
 from stepward.vm.values import MAX_DEPTH
 
-SHELF: Final = Shelf("nested values", "walk")
+SHELF: Final = FunctionTable("nested values", "walk")
 
 
 @SHELF.function("flatten", "coll", 1, 1, space="core")

@@ -15,7 +15,7 @@ from stepward.vm.values import freeze
 T = TypeVar("T")
 
 
-class Desk:
+class TaskTools:
     """Tools and a model. `fates` says what becomes of the first call of a step, and of a log by its number; `tokens`
     has those of the last ones."""
 
@@ -63,6 +63,6 @@ class Process(ExecutionVM):
     """A machine that does nothing any more once its process has died in a tool."""
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
-        if isinstance(self.model, Desk) and self.model.is_dead:
+        if isinstance(self.model, TaskTools) and self.model.is_dead:
             raise Killed("the process is dead")
         return function(*args)

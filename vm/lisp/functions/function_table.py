@@ -11,7 +11,7 @@ Space = Literal["core", "string", "set", "walk", "json"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FunctionEntry:
     """One function: `usage` is how it is called, `doc` what it does, `most` None is any number of arguments."""
 
     name: str
@@ -24,13 +24,13 @@ class Row:
     subject: str
 
 
-class Shelf:
+class FunctionTable:
     """The functions of one subject."""
 
     def __init__(self, subject: str, space: Space = "core") -> None:
         self.subject = subject
         self.space: Space = space
-        self.rows: list[Row] = []
+        self.rows: list[FunctionEntry] = []
 
     def function(
         self,
@@ -48,7 +48,7 @@ class Shelf:
             doc = (run.__doc__ or "").strip().split("\n\n")[0]
             for one in (name, *also):
                 usage = f"({one} {args})" if args else f"({one})"
-                self.rows.append(Row(one, usage, least, most, run, doc, space or self.space, self.subject))
+                self.rows.append(FunctionEntry(one, usage, least, most, run, doc, space or self.space, self.subject))
             return run
 
         return add

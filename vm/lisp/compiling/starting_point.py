@@ -11,7 +11,7 @@ from stepward.vm.reading.source import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class StartingPoint:
     """What a turn starts from.
 
     `values` are the types of the values that are there, by their names: `orders` of a `def`, `*1`, `data/customer`.
@@ -33,8 +33,8 @@ class Ground:
     unrolled: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-ALONE: Final[Ground | None] = None
-"""The ground of a program that is no turn."""
+ALONE: Final[StartingPoint | None] = None
+"""The starting point of a program that is no turn."""
 
 
 Chain = tuple[Span, ...]

@@ -111,7 +111,7 @@ class Manner(NamedTuple):
     weights: tuple[tuple[int, ...], ...] = WEIGHTS
 
 
-class World:
+class DrawnWorld:
     """The answers of a seed, and its actions on a run that waits.
 
     `secrets` are the sensitive values that outputs, errors and requests repeat; `said` has each spelling that was used.
@@ -272,7 +272,7 @@ def _with(value: Any, said: str, chance: Random) -> Any:
     return int(said) if said.isascii() and said.isdigit() and type(value) is int else value
 
 
-def given(plan: Plan, world: World) -> Mapping[str, Any]:
+def given(plan: Plan, world: DrawnWorld) -> Mapping[str, Any]:
     """Return the inputs of a run. An input with a default is given half the time."""
     return {
         name: world.input(name, spec)
