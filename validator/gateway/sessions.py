@@ -70,10 +70,7 @@ class Sessions:
             if not await is_kept(name):
                 raise Refused("you have no such session", "leave `session` out: that starts one")
             session = made(name, {}, None, self.judged)
-            try:
-                await session.catch_up()
-            except RunRefused as error:
-                raise Refused(str(error), "leave `session` out: that starts another one") from None
+            await _catch_up(session)
             if name not in held:  # nobody else has read it meanwhile
                 _make_room(held)
                 held[name] = Held(session)
@@ -106,10 +103,11 @@ class Sessions:
 
         A turn goes on although its caller has cancelled the request.
         """
-        waiting = held.session.pending
-        if text is None and waiting and not held.is_busy:  # somebody may have settled it
-            held.task = asyncio.create_task(held.session.turn(waiting))
-            held.task.add_done_callback(_heard)
+        if text is None and not held.is_busy:
+            await _catch_up(held.session)  # another server may have taken a turn
+            if waiting := held.session.pending:  # somebody may have settled it
+                held.task = asyncio.create_task(held.session.turn(waiting))
+                held.task.add_done_callback(_heard)
         if text is not None:
             if held.is_busy:
                 raise Refused("a turn of this session is under way", "leave `program` out: that waits for its answer")
@@ -123,6 +121,14 @@ class Sessions:
         if not done:
             return {"session": name, "status": "running", "next": "call `run_lisp` with the `session` alone"}
         return {"session": name, **held.task.result().as_value()}
+
+
+async def _catch_up(session: Session) -> None:
+    """Read what the journal has of a session; raises Refused for one that can't go on."""
+    try:
+        await session.catch_up()
+    except RunRefused as error:
+        raise Refused(str(error), "leave `session` out: that starts another one") from None
 
 
 def _make_room(held: dict[str, Held]) -> None:

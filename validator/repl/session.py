@@ -160,13 +160,14 @@ class Session:
     # -- what the journal has ------------------------------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Read the turns that the journal has of this session, unless that was done. A last turn that has not ended, or
-        that had to wait, becomes the pending one: nobody may have seen what came of it.
+        """Read the turns that the journal has of this session, unless all of them were read. A last turn that has not
+        ended, or that had to wait, becomes the pending one: nobody may have seen what came of it.
 
         Raises RunRefused, in words, for a session that can't go on here, and JournalError for records that no machine
         would have written.
         """
         async with self._turn:
+            self._is_read = self._is_read and await self._next_taken() is None
             await self._caught_up()
 
     async def settle(self) -> Answer | None:
@@ -211,8 +212,21 @@ class Session:
             if settled is not None and (settled.is_waiting or text.strip() == settled.text):
                 return settled.answer
             number = self.next_number
+            taken = await self._next_taken()
+            if taken is not None:
+                return self._stale(number, RunTaken(f"there is a run `{taken}` already"))
             why = self._closed()
             return Answer(number, error=why) if why is not None else await self._proved(number, text)
+
+    async def _next_taken(self) -> str | None:
+        """Return the run of the next turn if somebody else has taken it: what is known here is too old to prove with."""
+        run = turn_name(self.name, self.next_number)
+        return None if await asyncio.to_thread(self._journal.head, run) is None else run
+
+    def _stale(self, number: int, error: RunTaken) -> Answer:
+        """Return that somebody else has taken a turn. What that has done is read before the next one."""
+        self._is_read = False
+        return Answer(number, error=taken_elsewhere(error, self.name))
 
     def _closed(self) -> TurnError | None:
         state = self._state
@@ -293,8 +307,7 @@ class Session:
                 pending.run, program, given, said, state.before, by=self._by, envelope=self._envelope
             )
         except RunTaken as error:
-            self._is_read = False  # what somebody else has done is read before the next turn
-            return Answer(number, error=taken_elsewhere(error, self.name))
+            return self._stale(number, error)
         except RunRefused as error:
             hint = error.help or "correct the turn"
             return Answer(number, error=self._redacted(TurnError("refused", str(error), hint=hint)))

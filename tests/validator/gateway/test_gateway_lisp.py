@@ -171,3 +171,46 @@ def test_a_caller_has_a_number_of_sessions(tmp_path: Path, monkeypatch: pytest.M
         assert len(place.gateway._sessions._held["model"]) == 2
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "turn", "again"),
+    [
+        ("(def y 2)", "(+ x y)", {"turn": 3, "value": 3}),
+        ("(def x 7)", "(+ x 1)", {"turn": 3, "value": 8}),
+        ("(defn f [a] a)", "(f x)", {"turn": 3, "value": 1}),
+        ("(tool/pay {:sum 5})", "(tool/pay {:sum 6})", {"turn": 3, "error": "gate"}),
+        ("(return 1)", "(+ x 1)", {"turn": 3, "error": "closed"}),
+        ("(def y 2)", "(foo", {"turn": 3, "error": "parse_error"}),
+        ("(tool/ask {})", "(+ x 1)", {"turn": 2, "error": "waits"}),
+    ],
+)
+def test_a_turn_after_one_of_another_server_is_proved_from_there(
+    tmp_path: Path, elsewhere: str, turn: str, again: dict[str, Any]
+) -> None:
+    """What depends on the other turn was judged without it, for ever: nothing was run, so nothing was read again."""
+    one, other = Place(tmp_path), Place(tmp_path)
+
+    async def scene() -> None:
+        session = (await one.lisp("(def x 1)"))["session"]
+        await other.lisp(elsewhere, session)
+        told = (await one.lisp(turn, session))["error"]
+        assert (told["reason"], "somebody else has gone on with session" in told["message"]) == ("refused", True)
+        answer = await one.lisp(turn, session)
+        answer = {**answer, **({"error": answer["error"]["reason"]} if "error" in answer else {})}
+        assert {key: answer[key] for key in again} == again
+
+    asyncio.run(scene())
+
+
+def test_the_turn_of_another_server_is_waited_for(tmp_path: Path) -> None:
+    one, other = Place(tmp_path), Place(tmp_path)
+
+    async def scene() -> None:
+        session = (await one.lisp("(def x 1)"))["session"]
+        await other.lisp("(tool/ask {})", session)
+        assert (await one.lisp(None, session))["error"]["reason"] == "waits"
+        await other.house.approve()
+        assert (await one.lisp(None, session))["value"] == "agree"
+
+    asyncio.run(scene())
