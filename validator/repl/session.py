@@ -219,7 +219,7 @@ class Session:
             return Answer(number, error=why) if why is not None else await self._proved(number, text)
 
     async def _next_taken(self) -> str | None:
-        """Return the run of the next turn if somebody else has taken it: what is known here is too old to prove with."""
+        """Return the run of the next turn if somebody else has taken it: then what is known here is too old."""
         run = turn_name(self.name, self.next_number)
         return None if await asyncio.to_thread(self._journal.head, run) is None else run
 
