@@ -184,8 +184,9 @@ def _short(seconds: float) -> str:
 
 def _timestamp(seconds: float) -> str:
     from stepward.validator.report.trace import moment
+    from stepward.vm.journal.store import EARLIEST, LATEST
 
-    return moment(round(seconds * 1e6))
+    return moment(round(max(EARLIEST, min(seconds, LATEST)) * 1e6))
 
 
 def _row_data(row: Row) -> dict[str, Any]:
@@ -364,10 +365,12 @@ def _print_why_left(row: Row, means: Means, journal: Journal, refused: StepwardE
         return
     try:
         means.require(history_of(journal, row.run).plan)
-        why = f"somebody else drives it, or was killed; its lease ends in {max(0, round(row.expires - time.time()))} s"
-        if row.expires > time.time() + LONGEST_LEASE:
+        left = row.expires - time.time()
+        if left > LONGEST_LEASE:
             one = command("runs recover", row.run)
             why = f"its lease is of a clock that was wrong, or this one is; `{safe(one)}` passes it over"
+        else:
+            why = f"somebody else drives it, or was killed; its lease ends in {round(max(0, left))} s"
     except MachineError as error:
         why = f"{error.message}; {error.help}"
     click.echo(f"left: run `{safe(row.run)}`: {why}", err=True)

@@ -47,7 +47,7 @@ _LEASE: Final = """UPDATE runs SET holder = %(holder)s, fence = fence + 1, expir
     WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) AND kept IS NULL
     RETURNING run, fence, expires"""
 # Rows that another call is about to lease are skipped, not waited for. A repeated call finds its own leases.
-_DUE: Final = "due <= %(now)s AND (expires <= %(now)s OR holder = %(holder)s)"
+_DUE: Final = "due <= %(now)s AND (expires <= %(now)s OR holder = %(holder)s) AND kept IS NULL"
 _CLAIM: Final = f"""WITH found AS (
         SELECT number FROM runs WHERE {_DUE}
         AND (%(programs)s::text[] IS NULL OR program = ANY(%(programs)s))
@@ -203,7 +203,8 @@ class PostgresJournal:
         return [Lease(*row[:3]) for row in claimed]
 
     def due(self, now: float) -> dict[str, int]:
-        query = "SELECT program, count(*) FROM runs WHERE due <= %(now)s AND expires <= %(now)s GROUP BY program"
+        which = "due <= %(now)s AND expires <= %(now)s AND kept IS NULL"
+        query = f"SELECT program, count(*) FROM runs WHERE {which} GROUP BY program"
         return dict(self._connection.rows(query, {"now": now}))
 
     def renew(self, lease: Lease, now: float, ttl: float) -> Lease:
@@ -245,13 +246,13 @@ class PostgresJournal:
             "since": since,
             "limit": limit,
         }
-        return [Row(*found) for found in reversed(self._connection.rows(query, values))]
+        return [Row.read(found) for found in reversed(self._connection.rows(query, values))]
 
     def row(self, run: str) -> Row | None:
         query = """SELECT run, program, status, seq, started, updated, expires FROM runs
             WHERE run = %(run)s AND kept IS NULL"""
         found = self._connection.rows(query, {"run": run})
-        return Row(*found[0]) if found else None
+        return Row.read(found[0]) if found else None
 
     def names(self) -> Iterator[str]:
         return self._named("kept IS NULL")
@@ -280,7 +281,7 @@ class PostgresJournal:
     def switches(self, name: str | None = None) -> list[Switch]:
         query = """SELECT name, is_open, at, why, by FROM switches WHERE name = coalesce(%(name)s::text, name)
             ORDER BY number"""
-        return list(map(Switch._make, self._connection.rows(query, {"name": name})))
+        return list(map(Switch.read, self._connection.rows(query, {"name": name})))
 
     def opened(self) -> frozenset[str]:
         return frozenset(name for (name,) in self._connection.rows(_OPENED, {}))

@@ -62,7 +62,7 @@ _GO_ON: Final = """UPDATE runs SET status = ?, seq = ?, digest = ?, signature = 
 _ADD: Final = "INSERT INTO records (run, seq, record, digest) VALUES (?, ?, ?, ?)"
 _LEASE: Final = """UPDATE runs SET holder = ?, fence = fence + 1, expires = ?
     WHERE run = ? AND (holder = ? OR CAST(expires AS REAL) <= ?) AND kept IS NULL"""
-_DUE: Final = "due <= ? AND CAST(expires AS REAL) <= ?"
+_DUE: Final = "due <= ? AND CAST(expires AS REAL) <= ? AND kept IS NULL"
 _FIND_DUE: Final = f"""SELECT run FROM runs WHERE {_DUE}
     AND (? OR program IN (SELECT value FROM json_each(?)))
     AND (run, seq) NOT IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
@@ -257,7 +257,7 @@ class SQLiteJournal:
         query = "SELECT name, is_open, at, why, by FROM switches WHERE name = coalesce(?, name) ORDER BY number"
         with self._file.reading() as connection:
             found = connection.execute(query, (name,)).fetchall()
-        return [Switch(name, bool(is_open), at, why, by) for name, is_open, at, why, by in found]
+        return list(map(Switch.read, found))
 
     def opened(self) -> frozenset[str]:
         with self._file.reading() as connection:

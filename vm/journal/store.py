@@ -6,10 +6,11 @@ Methods block; they may be called from several threads at once, and several proc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
 
@@ -58,7 +59,8 @@ class Row(NamedTuple):
     """A row of the list of runs, for finding them; only the entries of a run are authoritative.
 
     `started` and `updated` are seconds since the epoch; `expires` is the end of its lease, 0.0 if nobody holds it.
-    `fault` names the fields that can't be read because they have a wrong type; those are empty or 0.
+    That of a wrong clock may have no date. `fault` names the fields that can't be read, because they have a wrong type
+    or are no time; those are empty or 0.
     """
 
     run: str
@@ -72,10 +74,10 @@ class Row(NamedTuple):
 
     @classmethod
     def read(cls, values: Sequence[object]) -> Row:
-        """Return the row of a store, whose values may have wrong types."""
+        """Return the row of a store, whose values may be odd."""
         found, odd = [], []
         for name, value, kinds in zip(cls._fields, values, _KINDS, strict=False):
-            fits = type(value) in kinds
+            fits = type(value) in kinds and _is_sound(name, value)
             found.append(value if fits else kinds[0](value) if kinds[0] is str else kinds[0]())
             odd += [] if fits else [f"`{name}`"]
         fault = f"{', '.join(odd)} can't be read" if odd else ""
@@ -83,6 +85,20 @@ class Row(NamedTuple):
 
 
 _KINDS: Final = ((str,), (str,), (str,), (int,), (float, int), (float, int), (float, int))
+
+EARLIEST: Final = -62_135_596_800.0
+LATEST: Final = 253_402_300_799.0
+"""The first and the last second that has a date, since the epoch: of the years 1 and 9999."""
+
+
+def _is_sound(name: str, value: Any) -> bool:
+    """Return whether the value of a field, whose type is right, can be read."""
+    return is_time(value) if name in ("started", "updated") else name != "expires" or not math.isnan(value)
+
+
+def is_time(value: Any) -> bool:
+    """Return whether a stored value is a time that has a date."""
+    return type(value) in (float, int) and EARLIEST <= value <= LATEST
 
 
 class Append(NamedTuple):
@@ -114,6 +130,18 @@ class Switch(NamedTuple):
     at: float
     why: str
     by: str
+
+    @classmethod
+    def read(cls, values: Sequence[Any]) -> Switch:
+        """Return the switch of a store, whose values may be odd; raises JournalError for one that can't be read."""
+        name, is_open, at, why, by = values
+        odd = [field for field, value in (("name", name), ("why", why), ("by", by)) if type(value) is not str]
+        odd += [] if is_time(at) else ["at"]
+        odd += [] if is_open in (0, 1) else ["is_open"]
+        if odd:
+            fields = ", ".join(f"`{field}`" for field in odd)
+            raise JournalError(f"the list of breakers is damaged: {fields} can't be read; bring it back from a copy")
+        return cls(name, bool(is_open), at, why, by)
 
 
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
