@@ -185,7 +185,7 @@ class Gateway:
                 before_of, self._journal, Continuing(run), in_force(self._desk(caller).policies)
             )
         except PlanRefused as error:
-            raise Refused(error.message, "the operator may continue it") from None
+            raise Refused(error.message, error.for_caller) from None
 
     async def _continue(self, desk: Desk, before: Before, source: str, progress: Progress | None) -> dict[str, Any]:
         """Continue a run by a program that passes the gate in the state in which that run has ended."""

@@ -136,25 +136,26 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
             raise PlanRefused(f"there is no run `{asked.run}`", "name a run of this journal: `--journal`")
         faults = misfits(found) or chain_faults(journal, found, plans)
         if faults:
-            raise PlanRefused(faults[0].what, "look at it with `stepward verify`")
+            raise PlanRefused(faults[0].what, _VERIFY, f"the operator can {_VERIFY}")
         chain = (*chain_before(found, reader(journal, plans)), found)
         most = asked.max_continuations
         require_continuable(chain, Wanted(found.plan.program, {}, None, grant, asked.after_failure, most))
         following = id_after([one.run for one in chain])
         if journal.head(following) is not None:
-            raise PlanRefused(f"run `{asked.run}` is continued already, by run `{following}`", "look at that one")
+            why = f"run `{asked.run}` is continued already, by run `{following}`"
+            raise PlanRefused(why, "look at that one", "look at that one with `get_run`")
         left = allowed_budgets(chain, grant)
         if left["steps"] <= 0:
-            raise PlanRefused(f"run `{asked.run}` has no steps left", "the operator grants more: `--grant steps=20`")
+            raise PlanRefused(f"run `{asked.run}` has no steps left", "grant more: `--grant steps=20`", _BY_OPERATOR)
         if left.get("time", 1) <= 0:
-            raise PlanRefused(f"run `{asked.run}` has no time left", "the operator grants more: `--grant time=3600`")
+            raise PlanRefused(f"run `{asked.run}` has no time left", "grant more: `--grant time=3600`", _BY_OPERATOR)
         policies = derived_policies(chain, base_policies(chain, present), Start((), {}))
     except RunRefused as error:
-        raise PlanRefused(str(error), _help(str(error))) from None
+        raise PlanRefused(str(error), *_helps(str(error))) from None
     except StepwardError as error:
         if isinstance(error, PlanRefused):
             raise
-        raise PlanRefused(str(error), "look at the run with `stepward verify`") from None
+        raise PlanRefused(str(error), _VERIFY, f"the operator can {_VERIFY}") from None
     reads = {name.replace(".", "_"): name for name in readable(found)}
     reads |= {name: name for name in readable(found) if "." not in name}
     types = {name: type_of(found, source) for name, source in reads.items()}
@@ -162,15 +163,26 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
     return Before(settled, chain, reads, types, tuple(present), policies)
 
 
-def _help(why: str) -> str:
-    """Return what to do about a run that can't be continued."""
-    if "only if that is asked for" in why:
-        return "say so with `--after-failure`"
-    if "`max_continuations` is " in why:
-        return "allow more with `--max-continuations`"
-    if "has not ended" in why:
-        return "wait until it has, or end it with `stepward runs cancel`"
-    return "continue another run, or start a new one"
+_VERIFY: Final = "look at the run with `stepward verify`"
+_BY_OPERATOR: Final = "the operator may continue it"
+
+_HELPS: Final = (
+    ("only if that is asked for", "say so with `--after-failure`", _BY_OPERATOR),
+    ("`max_continuations` is ", "allow more with `--max-continuations`", _BY_OPERATOR),
+    (
+        "has not ended",
+        "wait until it has, or end it with `stepward runs cancel`",
+        "call `get_run` until it has, or end it with `cancel_run`",
+    ),
+    ("is a turn of a session", "take it with `stepward repl`", "take it with `run_lisp`"),
+)
+"""What to do about a run that can't be continued, by words of the message: for the operator, and for a caller."""
+
+
+def _helps(why: str) -> tuple[str, str]:
+    """Return what to do about a run that can't be continued. Where nobody can continue it, both are told the same."""
+    nobody = "continue another run, or start a new one"
+    return next(((mine, yours) for words, mine, yours in _HELPS if words in why), (nobody, nobody))
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -205,3 +207,42 @@ def test_a_caller_is_told_what_it_can_do_where_its_program_would_be_free_of_a_ru
         assert refused.value.help == "give the step that takes its place the id `refused`, or add one"
 
     asyncio.run(goes_on())
+
+
+ENDS = "name: ends\nsteps:\n  - {id: z, type: end}\n"
+FAILS = "name: fails\nsteps:\n  - {id: z, type: end, outcome: failure}\n"
+NOBODY = "continue another run, or start a new one"
+BY_OPERATOR = "the operator may continue it"
+ADVICE: list[tuple[str, str, str, str]] = [
+    (ENDS, "", "only BUDGET_EXCEEDED and STALLED can be continued", NOBODY),
+    (FAILS, "", "only if that is asked for", BY_OPERATOR),
+    (PAYS, "", "has not ended", "call `get_run` until it has, or end it with `cancel_run`"),
+    (PAYS, "cancelled", "has ended CANCELLED", NOBODY),
+    (IDLE, "continued", "is continued already", "look at that one with `get_run`"),
+    (IDLE, "changed", "", "the operator can look at the run with `stepward verify`"),
+    ("(+ 1 2)", "", "is a turn of a session", "take it with `run_lisp`"),
+]
+
+
+@pytest.mark.parametrize(("text", "then", "why", "help"), ADVICE)
+def test_who_can_not_continue_a_run_is_told_who_can(rich: House, text: str, then: str, why: str, help: str) -> None:
+    async def asks() -> Refused:
+        server, _ = gateway(rich)
+        if text.startswith("("):
+            run = (await server.run_lisp(rich.model, text, None, None, {}))["run"]
+        else:
+            run = (await server.run_program(rich.model, text, None, {"sum": 5} if text == PAYS else {}))["run"]
+        if then == "cancelled":
+            await server.cancel_run(rich.model, run)
+        if then == "continued":
+            await server.run_program(rich.model, ENDS, None, {}, continues=run)
+        if then == "changed":
+            with closing(sqlite3.connect(rich.folder / "runs.db")) as connection, connection:
+                connection.execute("UPDATE records SET digest = zeroblob(32) WHERE run = ? AND seq = 1", (run,))
+        with pytest.raises(Refused) as refused:
+            await server.run_program(rich.model, ENDS, None, {}, continues=run)
+        return refused.value
+
+    refused = asyncio.run(asks())
+    assert why in refused.message
+    assert refused.help == help
