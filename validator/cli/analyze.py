@@ -63,6 +63,7 @@ def analyze(runs: tuple[str, ...], output_format: str, **options: Any) -> None:
     if not courses:
         click.echo("error: nothing to analyze: there is no run that has ended", err=True)
         sys.exit(NOTHING)
+    _require_family(courses, options["family_by"], has_spans=has_spans)
     from stepward.validator.dynamics.analysis import fleets_of
 
     fleets = fleets_of(courses)
@@ -94,6 +95,18 @@ def require_analysis() -> None:
 
     if not is_installed():
         raise MachineError("baselines and PNG files need the extra `analysis`", f"install it: {EXTRA}")
+
+
+def _require_family(courses: Sequence[Course], family_by: str | None, *, has_spans: bool) -> None:
+    """Raise MachineError for an option that puts no run into a task family: it is misspelt."""
+    if family_by is None or any(course.family for course in courses):
+        return
+    help = (
+        "name an attribute of the spans"
+        if has_spans
+        else "name an input: `stepward runs show RUN` shows those of a run"
+    )
+    raise MachineError(f"`--family-by {family_by}` puts no run into a task family", help)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

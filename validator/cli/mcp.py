@@ -70,6 +70,8 @@ def mcp(port: int | None, **options: Any) -> None:
         caller = None if port is not None else _caller(callers)
         # The journal is opened last, so that a misspelt option makes no file.
         means, telemetry = _means(options), load_telemetry(options)
+        if callers is not None and options["tools"] is not None:
+            callers.require_tools(means["facts"])
         with closing(open_journal(options["journal"], create=True)) as stored:
             journal = stored if telemetry is None else telemetry.watch(stored)
             _serve(_operator(means, journal, options), callers, caller, port)

@@ -123,7 +123,7 @@ def worker(folder: Path, **options: Any) -> None:
             programs[name] = programs.get(name, frozenset()) | {plan.digest}
         pace = Pace(options["at_once"], options["poll"], options["grace"])
         driving = Worker(machine, programs, log, pace)
-        guard = _guard(journal, options)
+        guard = _guard(journal, options, plans)
         status: dict[str, int] = {}
         if options["status_port"] is not None:
             with _port_explained(options["status_port"]):
@@ -167,7 +167,7 @@ async def _watch(guard: DriftGuard, log: Log, stop: asyncio.Event, done: asyncio
             log("opened", {"breaker": switch.name, "why": switch.why})
 
 
-def _guard(journal: Journal, options: dict[str, Any]) -> DriftGuard | None:
+def _guard(journal: Journal, options: dict[str, Any], plans: list[Plan]) -> DriftGuard | None:
     """Return what opens breakers for drift, or None if there are no baselines; raises MachineError."""
     if options["baseline"] is None:
         if options["family_by"] is not None:
@@ -177,6 +177,10 @@ def _guard(journal: Journal, options: dict[str, Any]) -> DriftGuard | None:
     from stepward.validator.dynamics.guard import DriftGuard
 
     require_analysis()
+    inputs = sorted({name for plan in plans for name in plan.inputs})
+    if options["family_by"] not in (None, *inputs):
+        help = f"they have {', '.join(f'`{name}`' for name in inputs) or 'none'}"
+        raise MachineError(f"`--family-by {options['family_by']}` is no input of the programs", help)
     return DriftGuard(journal, baselines_in(options["baseline"]), options["family_by"])
 
 

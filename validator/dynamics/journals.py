@@ -33,7 +33,7 @@ _NOTHING: Final = Work()
 def courses_of(journal: Journal, rows: Sequence[Row], family_by: str | None) -> Iterator[Course]:
     """Yield the course of each run in a list that has ended; raises JournalError for one that is damaged.
 
-    `family_by` names the input whose value is the task family of a run.
+    `family_by` names the input whose value is the task family of a run. One without this input is in no family.
     """
     plans = cached_plans(journal)
     for row in rows:
@@ -52,7 +52,8 @@ def course_of(row: Row, found: History, family_by: str | None = None) -> Course:
             gathered.add(record, found.plan, state)
             state = applied(found.plan, state, happened, record.seq)
         first = found.records[0].body
-        family = "" if family_by is None else _family(first["inputs"].get(family_by))
+        inputs = first["inputs"]
+        family = _family(inputs[family_by]) if family_by in inputs else ""
         version = str(first["program"])
     except (KeyError, TypeError, AttributeError):
         raise JournalError(f"a record of run `{row.run}` lacks what it must have; see `stepward verify`") from None

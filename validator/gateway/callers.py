@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path as FilePath
@@ -18,6 +18,7 @@ from stepward.validator.result import AdvisedError
 from stepward.vm.errors import ProgramError
 from stepward.vm.language.manifest import Effect
 from stepward.vm.language.policy import Policy
+from stepward.vm.language.similar import near_name
 from stepward.vm.reading.files import read_file
 
 MIN_TOKEN: Final = 16
@@ -66,6 +67,21 @@ def local() -> Caller:
 _HELP: Final = f"a caller has {', '.join(f'`{name}`' for name in Caller.model_fields)}"
 
 
+def _advised(error: ValidationError) -> tuple[str, str]:
+    """Return what is wrong with a caller, and what to do.
+
+    A field that is not known is named if it can be no token; one that is meant, in any case.
+    """
+    where, rule = first_fault(error, Caller)
+    fault = error.errors(include_input=False)[0]
+    if fault["type"] != "extra_forbidden":
+        return f"`{where}`: {rule}" if where else rule, _HELP
+    unknown = str(fault["loc"][-1])
+    near = near_name(unknown, list(Caller.model_fields))
+    help = f"did you mean `{near}`? {_HELP}" if near else _HELP
+    return f"`{unknown}` is no field of a caller" if len(unknown) < MIN_TOKEN else rule, help
+
+
 class Callers:
     """The callers of a gateway. Their tokens are kept as digests."""
 
@@ -78,6 +94,15 @@ class Callers:
         digest = sha256(token.encode("utf-8", "surrogatepass")).digest()
         found = [caller for known, caller in self._by_digest if hmac.compare_digest(known, digest)]
         return found[0] if found else None
+
+    def require_tools(self, tools: Collection[str]) -> None:
+        """Raise AdvisedError for a caller that may call what is none of the tools."""
+        for caller in self.by_name.values():
+            for tool in caller.tools:
+                if tool not in tools:
+                    near = near_name(tool, sorted(tools))
+                    help = f"did you mean `{near}`?" if near else "correct its name, or leave it out"
+                    raise AdvisedError(f"caller `{caller.name}` may call `{tool}`, and there is no such tool", help)
 
     @classmethod
     def load(cls, path: FilePath) -> Callers:
@@ -104,9 +129,8 @@ class Callers:
             try:
                 callers.append(Caller.model_validate(entry))
             except ValidationError as error:
-                where, rule = first_fault(error, Caller)
-                field = f"`{where}`: " if where else ""
-                raise AdvisedError(f"caller {number} in `{name}`: {field}{rule}", _HELP) from None
+                why, help = _advised(error)
+                raise AdvisedError(f"caller {number} in `{name}`: {why}", help) from None
         for what, values in (("name", [one.name for one in callers]), ("token", [one.token for one in callers])):
             if len(set(values)) < len(values):
                 raise AdvisedError(f"two callers in `{name}` have one {what}", f"give each a {what} of its own")

@@ -54,6 +54,8 @@ def test_the_family_is_an_input_and_filters_choose_runs(tmp_path: Path) -> None:
     _, journal = journal_of_two_runs(tmp_path)
     data = json.loads(run(journal, "--family-by", "amount", "--output-format", "json").output)
     assert [fleet["family"] for fleet in data["fleets"]] == ["60", "7"]
+    refused = run(journal, "--family-by", "amuont")
+    assert (refused.exit_code, "`--family-by amuont` puts no run into a task family" in refused.output) == (2, True)
     assert run(journal, "--program", "none").exit_code == 3
     assert run(journal, "--since", "2100-01-01").exit_code == 3
     assert run(journal, "--since", "2d", "--program", "two").exit_code == 0

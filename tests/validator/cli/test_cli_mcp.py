@@ -29,6 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("STEPWARD_CALLER_TOKEN", raising=False)
     (tmp_path / "tools.py").write_text(TOOLS)
     (tmp_path / "callers.yaml").write_text(CALLERS)
+    (tmp_path / "meant.yaml").write_text(CALLERS.replace("look", "lok"))
     (tmp_path / "open.jsonl").touch(mode=0o644)
     return tmp_path
 
@@ -46,6 +47,7 @@ REFUSED = {
     "--callers tools.py": "can't be read as YAML or JSON",
     "--callers callers.yaml": "there is no `STEPWARD_CALLER_TOKEN`",
     "--tools none.py --callers callers.yaml --journal runs.db --http 0": "`none.py` is no file",
+    "--tools tools.py --callers meant.yaml --journal runs.db --http 0": "caller `a` may call `lok`, and there",
     "--policy none.yaml": "none.yaml",
     "--key none": "none",
     "--operator open.jsonl": "others can read `open.jsonl`, and resume tokens go there",

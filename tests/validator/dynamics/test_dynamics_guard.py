@@ -143,5 +143,7 @@ def test_a_worker_with_a_baseline_opens_the_breaker_of_a_program_that_drifts(bas
     journal = SQLiteJournal("runs.db")
     assert [(one.name, one.by) for one in journal.switches()] == [("program:search", "machine")]
     journal.close()
+    refused = CliRunner().invoke(main, [*command.split(), "--family-by", "topics"])
+    assert (refused.exit_code, "`--family-by topics` is no input of the programs" in refused.stderr) == (2, True)
     refused = CliRunner().invoke(main, [*command.split()[:-2], "--family-by", "topic"])
     assert (refused.exit_code, "--family-by is for --baseline" in refused.stderr) == (2, True)

@@ -72,3 +72,19 @@ def test_a_good_file_of_callers_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "callers.yaml").write_text(f"callers:\n  - {{name: a, token: {TOKEN}, tools: [pay]}}\n")
     caller = Callers.load(tmp_path / "callers.yaml").by_name["a"]
     assert (caller.tools, caller.effects, caller.tokens_per_hour) == (("pay",), ("none", "read"), 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "words", "help"),
+    [
+        ("toolz", "`toolz` is no field of a caller", "did you mean `tools`? a caller has `name`"),
+        ("admin", "`admin` is no field of a caller", "a caller has `name`"),
+        ("tokens_per_hours", "it has a field that is not known", "did you mean `tokens_per_hour`? "),
+        (TOKEN, "it has a field that is not known", "a caller has `name`"),
+    ],
+)
+def test_a_field_that_is_not_known_is_named_if_it_can_be_no_token(field: str, words: str, help: str) -> None:
+    with pytest.raises(AdvisedError) as refused:
+        Callers.of([{**ENTRY, field: 1}])
+    assert refused.value.message == f"caller 1 in `callers`: {words}"
+    assert refused.value.help.startswith(help)
