@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import ExitStack, closing
-from typing import Any
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +20,9 @@ from stepward.validator.cli.machine import (
     print_json,
 )
 from stepward.validator.cli.printed import without_password
+
+if TYPE_CHECKING:
+    from stepward.vm.journal.copying import Copied
 
 
 @click.command()
@@ -41,18 +45,17 @@ def copy(target: str, **options: Any) -> None:
     left: list[dict[str, str]] = []
     if _is_same(target, options["journal"]):
         raise MachineError("a journal can't be copied into itself", "name another TARGET")
-    with ExitStack() as stack:
-        stack.enter_context(explained())
-        source = stack.enter_context(closing(open_journal(options["journal"], locked=True)))
-        opened = stack.enter_context(closing(open_journal(target, create=True, locked=True)))
-        from stepward.vm.journal.copying import copy_runs
-        from stepward.vm.machine.stored_due import stored_due
-
-        for one in copy_runs(source, opened, stored_due(source)):
+    is_new = "://" not in target and not os.path.exists(target)
+    try:
+        for one in _copied(target, options["journal"]):
             if one.why is None:
                 runs, records = runs + 1, records + one.records
             else:
                 left.append({"run": one.run, "why": one.why})
+    except BaseException:
+        if is_new and not runs:
+            _remove(target)
+        raise
     if options["output_format"] == "json":
         print_json({"version": 1, "runs": runs, "records": records, "left": left})
     else:
@@ -60,6 +63,26 @@ def copy(target: str, **options: Any) -> None:
             click.echo(f"left: run `{safe(fault['run'])}`: {safe(fault['why'])}", err=True)
         click.echo(f"{counted(runs, 'run')} in `{safe(without_password(target))}`, {counted(records, 'record')} copied")
     sys.exit(1 if left else 0)
+
+
+def _copied(target: str, journal: str) -> Iterator[Copied]:
+    """Copy all runs, and yield what came of each; raises MachineError."""
+    from stepward.vm.journal.copying import copy_runs
+    from stepward.vm.machine.stored_due import stored_due
+
+    with (
+        explained(),
+        closing(open_journal(journal, locked=True)) as source,
+        closing(open_journal(target, create=True, locked=True)) as opened,
+    ):
+        yield from copy_runs(source, opened, stored_due(source))
+
+
+def _remove(target: str) -> None:
+    """Remove a new file into which nothing could be copied, as on a full disk: it would look like a copy."""
+    for end in ("", "-wal", "-shm", ".vault"):
+        with suppress(OSError):
+            os.remove(f"{target}{end}")
 
 
 def _is_same(target: str, journal: str) -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shops import as_json, database, says, shop, stepward
+from stepward.vm.journal.sqlite_file import DatabaseFile
+from stepward.vm.journal.store import JournalError
 
 pytestmark = pytest.mark.usefixtures("in_shop")
 
@@ -177,6 +181,30 @@ def test_a_receipt_shows_what_was_cut() -> None:
             f"error: {'the receipt ' * (file[0] == 'n')}`{file}`",
             words,
         )
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("fails", ["opening", "writing"])
+def test_a_new_copy_that_can_not_be_written_leaves_no_file(
+    monkeypatch: pytest.MonkeyPatch, fails: str, there: bool
+) -> None:
+    """What was there stays."""
+    shop("--run-id", "r1")
+    if there:
+        assert stepward("runs", "copy", "copy.db").exit_code == 0
+        shop("--run-id", "r2")
+
+    def full(self: DatabaseFile, real: Any, *given: Any, **named: Any) -> Any:
+        if self._path.endswith("copy.db"):
+            raise JournalError("the disk is full; make room, and try again")
+        return real(self, *given, **named)
+
+    method = "begin" if fails == "writing" else "_connect"
+    monkeypatch.setattr(DatabaseFile, method, partialmethod(full, getattr(DatabaseFile, method)))
+    says(stepward("runs", "copy", "copy.db"), 2, "the disk is full")
+    assert {path.name for path in Path().glob("copy.db*")} - {"copy.db-wal", "copy.db-shm"} == (
+        {"copy.db", "copy.db.vault"} if there else set()
+    )
 
 
 def test_a_journal_is_copied_and_a_copy_is_a_journal() -> None:
