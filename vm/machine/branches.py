@@ -51,18 +51,26 @@ def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
     one that goes on."""
     fork = _fork(state)
     layout = plan.forks[fork.at]
-    ids = [plan.steps[position].id for position in layout.branches]
+    found, going = _failed(plan, fork)
+    if going is not None:
+        raise MisfitError(f"`{plan.steps[layout.branches[going]].id}` goes on")
+    return [(plan.steps[layout.branches[number]].id, found[number]) for number in layout.written if number in found]
+
+
+def _failed(plan: Plan, fork: Fork) -> tuple[dict[int, Failure], int | None]:
+    """Return the branches that have failed, or can't start because of that, up to the first one that goes on."""
+    layout = plan.forks[fork.at]
     found: dict[int, Failure] = {}
     for number, branch in enumerate(fork.branches):  # in the order of the layout, which has what comes before first
         lacking = next((one for one in sorted(layout.needs[number]) if one in found), None)
         if lacking is not None:
-            why = f"`{ids[number]}` can't start: it depends on `{ids[lacking]}`, which has failed"
-            found[number] = Failure(why, DEPENDENCY)
+            here, before = (plan.steps[layout.branches[one]].id for one in (number, lacking))
+            found[number] = Failure(f"`{here}` can't start: it depends on `{before}`, which has failed", DEPENDENCY)
         elif not branch.is_done:
-            raise MisfitError(f"`{ids[number]}` goes on")
+            return found, number
         elif branch.failure is not None:
             found[number] = branch.failure
-    return [(ids[number], found[number]) for number in layout.written if number in found]
+    return found, None
 
 
 def is_joined(plan: Plan, state: State) -> bool:
@@ -72,11 +80,7 @@ def is_joined(plan: Plan, state: State) -> bool:
         return False
     if fork.items is not None:
         return fork.begun == len(fork.branches) or fork.has_stopped
-    try:
-        failures_of(plan, state)
-    except MisfitError:
-        return False
-    return True
+    return _failed(plan, fork)[1] is None
 
 
 def join(plan: Plan, state: State) -> Event:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from machines import TOOLS, program, tool, unchecked
-from stepward.vm import MemoryJournal, SQLiteJournal
+from stepward.vm import ExecutionVM, MemoryJournal, SQLiteJournal
+from stepward.vm.errors import StepwardError
 from stepward.vm.journal.store import Lease
 from stepward.vm.machine.waiting import notify_first_wait
 
@@ -238,3 +239,26 @@ def test_what_awaits_is_notify_first_wait_once_and_gets_answers_errors_and_cance
     assert asyncio.run(main(1)) == 5
     assert asyncio.run(main(ValueError("two"))) == 5
     assert said == ["waits", 1, "cancelled", "waits", "two", "cancelled"]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in dir(ExecutionVM) if name.endswith("_sync")))
+def test_a_form_without_a_loop_is_refused_at_once_where_one_runs(name: str) -> None:
+    vm = unchecked({"read": lambda: 1, "write": lambda: 1})
+    given: dict[str, tuple[Any, ...]] = {
+        "run_sync": (STEPS,),
+        "queue_sync": (STEPS,),
+        "continue_run_sync": ("r", STEPS),
+        "migration_sync": ("r", STEPS),
+        "migrate_sync": ("r", STEPS),
+        "recover_all_sync": (),
+        "reconcile_sync": ("r", "a", "done"),
+        "prunable_sync": (0.0,),
+        "prune_sync": (0.0,),
+    }
+
+    async def asks() -> None:
+        with pytest.raises(StepwardError, match="an event loop runs here: await the form without `_sync`"):
+            getattr(vm, name)(*given.get(name, ("r",)))
+
+    asyncio.run(asyncio.wait_for(asks(), 10))
+    assert vm.journal.rows() == []
