@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stepward.validator.cli.machine import print_json, print_report
-from stepward.validator.cli.output import json_of, progress_bar, refuse_two_configurations, uses_color
+from stepward.validator.cli.output import json_of, print_error, progress_bar, refuse_two_configurations, uses_color
 from stepward.validator.cli.printed import command
 from stepward.validator.cli.ranges import FILE, Real, Whole
 from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
@@ -212,7 +212,19 @@ def _attack(program: Program, policies: list[Policy], options: dict[str, Any]) -
         return BREACHED
     if matrix.unconfirmed:
         return UNCONFIRMED
-    return NOT_ALL_RAN if options["require_all"] and not matrix.ran_all else 0
+    return _require_all(matrix, details=options["details"]) if options["require_all"] else 0
+
+
+def _require_all(matrix: Matrix, *, details: bool) -> int:
+    """Say which attacks `--require-all` misses, if any, and return the exit status."""
+    from stepward.validator.report.text import counted
+
+    missed = sum(not row.ran and not row.is_left_out for row in matrix.rows)
+    if not missed:
+        return 0
+    help = "the report says why" if details else "`--details` says why"
+    print_error(f"{counted(missed, 'attack')} did not run, and `--require-all` asks for all", help)
+    return NOT_ALL_RAN
 
 
 def _call_tools(program: Program, policies: list[Policy], options: dict[str, Any]) -> int:

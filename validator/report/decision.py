@@ -60,11 +60,13 @@ class NotRun(NamedTuple):
         their = "its" if self.no_turn == 1 else "their"
         words = {
             f"{counted(self.no_turn, 'attack')} did not get {their} turn": self.no_turn,
-            f"workers died in {counted(self.died, 'attack')} that no other one played": self.died,
+            f"the workers died that played {counted(self.died, 'attack')}": self.died,
             f"no run came to what {counted(self.unreached, 'attack needs', 'attacks need')}": self.unreached,
         }
         return [word for word, count in words.items() if count]
 
+
+_SOUND: Final = "nothing broke"
 
 _MEANS: Final = {
     Verdict.RELEASE: "release `{}`",
@@ -88,9 +90,10 @@ def decide(matrix: Matrix) -> Decision:
     if matrix.unconfirmed:
         reasons.insert(0, f"{counted(len(matrix.unconfirmed), 'breach', 'breaches')} did not show again")
     elif reasons or len(matrix.rows) < len(ATTACKS) or not matrix.ran:
-        reasons.insert(0, "nothing broke" if matrix.ran else "nothing ran")
+        reasons.insert(0, _SOUND if matrix.ran else "nothing ran")
     if len(matrix.rows) < len(ATTACKS):
-        reasons.append(f"only {len(matrix.rows)} of {len(ATTACKS)} attacks were asked for")
+        were = "was" if len(matrix.rows) == 1 else "were"
+        reasons.append(f"only {len(matrix.rows)} of {len(ATTACKS)} attacks {were} asked for")
     if reasons:
         return Decision(Verdict.UNKNOWN, tuple(reasons))
     return Decision(Verdict.RELEASE, ("nothing broke, and every attack that applies to it ran",))
@@ -99,5 +102,6 @@ def decide(matrix: Matrix) -> Decision:
 def decision_words(decision: Decision, program: str) -> str:
     """Return a decision as a sentence: the verdict, then why."""
     first, *others = decision.reasons
-    why = f"{first}, but {', and '.join(others)}" if others else first
+    link = ", but " if first == _SOUND else ", and "
+    why = link.join([first, ", and ".join(others)]) if others else first
     return f"{_MEANS[decision.verdict].format(program)}: {why}"

@@ -51,7 +51,8 @@ _ELSEWHERE: Final = {
 
 
 def to_text(matrix: Matrix, saved: Mapping[str, str], *, details: bool = False, color: bool = False) -> str:
-    """Return what the campaign means for a release, every breach with its story, and a paragraph for each family.
+    """Return what the campaign means for a release, every breach with its story, a paragraph for each family, and, in
+    the last line, how many attacks ran.
 
     `saved` has the file of each breach by the name of its attack. `details` adds a row for each attack, and names those
     that ran elsewhere, or not at all.
@@ -67,33 +68,44 @@ def to_text(matrix: Matrix, saved: Mapping[str, str], *, details: bool = False, 
         of_family = [row for row in matrix.rows if row.attack.family is family]
         paragraphs.append(_paragraph(family, of_family, details=details))
     text += "\n".join(paragraphs)
-    if details:
+    if details and matrix.ran:
         text += "\n" + render(_COLUMNS, [_cells(row) for row in matrix.rows if row.ran], color=color)
-    return text
+    return f"{text}\n{safe(_ran(matrix))}\n"
+
+
+def _ran(matrix: Matrix) -> str:
+    """Return how many attacks ran, on what, and how many did not."""
+    left = len(matrix.rows) - matrix.ran
+    not_run = f"; {left} {'was' if left == 1 else 'were'} not run" if left else ""
+    return f"{matrix.ran} of {counted(len(matrix.rows), 'attack')} ran{_where(matrix)}{not_run}"
 
 
 def _decision(matrix: Matrix, *, details: bool) -> str:
-    """Return the verdict with its reasons, what ran on what, what did not run, and what to do."""
+    """Return the verdict with its reasons, what was played, what was not, and what to do."""
     found, missing = decide(matrix), NotRun.of(matrix.rows)
     cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in matrix.rows)
     lines = [
         decision_words(found, matrix.program),
-        f"  ran: {matrix.ran} of {counted(len(matrix.rows), 'attack')}{_where(matrix)},"
-        f" {counted(cases, 'case')}, {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s, seed {matrix.seed}",
+        f"  played: {counted(cases, 'case')} with {counted(matrix.events, 'event')} in {matrix.seconds:.1f} s,"
+        f" seed {matrix.seed}",
     ]
     if matrix.left and not missing.no_turn:
-        lines.append("  not all cases: the time limit was reached before the end")
+        lines.append("  not all cases were played: the time limit was reached before the end")
     if matrix.lost:
-        lines.append(f"  given up: {counted(matrix.lost, 'shard')}, because the workers that played them died")
+        parts = counted(matrix.lost, "part")
+        lines.append(f"  given up: {parts} of the campaign, because the workers that played them died")
     if missing.idle:
-        lines.append(f"  nothing to attack: {counted(missing.idle, 'attack')}, for want of a feature of the program")
+        idle = counted(missing.idle, "attack")
+        which = "it needs" if missing.idle == 1 else "each needs"
+        lines.append(f"  {idle} had nothing to attack, because the program lacks the feature that {which}")
     if missing.left_out:
-        lines.append(f"  left out: {counted(missing.left_out, 'attack')} on what they make themselves")
+        left_out = counted(missing.left_out, "attack")
+        lines.append(f"  left out by `--no-specimens`: {left_out} {_on_own(missing.left_out)}")
     helps = []
     if missing.no_turn:
         helps.append(f"`--examples {matrix.examples}` without `--time` lets every attack have its turn")
     if not details and matrix.ran < len(matrix.rows):
-        helps.append("`--details` names the attacks")
+        helps.append("`--details` names the attacks that did not run, and says why")
     lines += [f"  help: {'; '.join(helps)}"] if helps else []
     return "".join(f"{safe(line)}\n" for line in lines)
 
@@ -119,8 +131,11 @@ def _paragraph(family: Family, rows: Sequence[Row], *, details: bool) -> str:
     ran = [row for row in rows if row.ran]
     broken = [row for row in rows if row.breach is not None]
     cases = sum(row.cases - row.outcomes[Outcome.NOT_APPLICABLE] for row in ran)
-    verdict = f"{counted(len(broken), 'breach', 'breaches')}" if broken else "no breach" if ran else "nothing ran"
-    lines = [f"{family}: {verdict}; {len(ran)} of {counted(len(rows), 'attack')} ran, in {counted(cases, 'case')}"]
+    verdict = f"{counted(len(broken), 'breach', 'breaches')}" if broken else "no breach"
+    all_of = counted(len(rows), "attack")
+    lines = [f"{family}: {verdict}; {len(ran)} of {all_of} ran, in {counted(cases, 'case')}"]
+    if not ran:
+        lines = [f"{family}: nothing ran, of {all_of}"]
     missing = NotRun.of(rows)
     if ran:
         lines.append(f"  tried: {words.tried}")
@@ -217,8 +232,13 @@ def _where(matrix: Matrix) -> str:
         return on
     parts = [f"{count[ProgramSource.PROGRAM] or 'none'}{on}"]
     parts += [f"{count[ProgramSource.BUILT_IN]} only on built-in programs"] if count[ProgramSource.BUILT_IN] else []
-    parts += [f"{count[ProgramSource.OWN]} on what they make themselves"] if count[ProgramSource.OWN] else []
+    own = count[ProgramSource.OWN]
+    parts += [f"{own} {_on_own(own)}"] if own else []
     return f" ({', '.join(parts)})"
+
+
+def _on_own(count: int) -> str:
+    return "on what it makes itself" if count == 1 else "on what they make themselves"
 
 
 def to_data(matrix: Matrix, saved: Mapping[str, str]) -> dict[str, Any]:

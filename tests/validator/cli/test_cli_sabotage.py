@@ -46,12 +46,13 @@ def test_a_machine_that_holds_exits_with_0() -> None:
     result = run("closed.yaml", *ONE, "--seed", "5")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    why = f"nothing broke, but only 1 of {len(ATTACKS)} attacks were asked for"
+    why = f"nothing broke, but only 1 of {len(ATTACKS)} attacks was asked for"
     assert lines[0] == f"not known whether to release `closed_question`: {why}"
-    assert lines[1].startswith("  ran: 1 of 1 attack on `closed_question`, 10 cases, ")
+    assert lines[1].startswith("  played: 10 cases with ")
+    assert lines[-1] == "1 of 1 attack ran on `closed_question`"
     assert lines[1].endswith("seed 5")
     assert lines[2:4] == ["", "injection: no breach; 1 of 1 attack ran, in 10 cases"]
-    assert [line.split(":")[0].strip() for line in lines[4:]] == ["tried", "held"]
+    assert [line.split(":")[0].strip() for line in lines[4:-2]] == ["tried", "held"]
     assert not Path("stepward-breaches").exists()
 
 
@@ -89,8 +90,9 @@ def test_the_json_has_every_attack_with_its_counts() -> None:
 def test_a_row_for_each_attack_is_a_detail() -> None:
     result = run("closed.yaml", *ONE, "--seed", "5", "--details")
     lines = result.stdout.splitlines()
-    assert lines[-2].split()[:4] == ["family", "attack", "outcome", "blocked"]
-    assert lines[-1].split()[:4] == ["injection", "reply-outside-the-set", "blocked", "10"]
+    assert lines[-4].split()[:4] == ["family", "attack", "outcome", "blocked"]
+    assert lines[-3].split()[:4] == ["injection", "reply-outside-the-set", "blocked", "10"]
+    assert lines[-2:] == ["", "1 of 1 attack ran on `closed_question`"]
 
 
 # -- attacks that did not run ------------------------------------------------------------------------------------------
@@ -105,12 +107,15 @@ def test_an_attack_that_never_began_is_not_run() -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].startswith(
-        "not known whether to release `customer_refund`: nothing ran, but no run came to what 3 "
+        "not known whether to release `customer_refund`: nothing ran, and no run came to what 3 "
     )
-    assert lines[1].startswith("  ran: 0 of 3 attacks on `customer_refund`, 0 cases, 0 events in ")
-    assert lines[-2] == "replay: nothing ran; 0 of 3 attacks ran, in 0 cases"
+    assert lines[1].startswith("  played: 0 cases with 0 events in ")
+    assert "replay: nothing ran, of 3 attacks" in lines
+    assert lines[-1] == "0 of 3 attacks ran on `customer_refund`; 3 were not run"
     assert "\n  not run, because " in run(*arguments, "--details").stdout
-    assert run(*arguments, "--require-all").exit_code == 4
+    required = run(*arguments, "--require-all")
+    assert required.exit_code == 4
+    assert "error: 3 attacks did not run, and `--require-all` asks for all" in required.stderr
     root = ElementTree.fromstring(run(*arguments, "--output-format", "junit").stdout)
     assert [suite.get("skipped") for suite in root] == ["3"]
 
@@ -130,11 +135,11 @@ def test_what_runs_on_built_in_programs_and_on_what_attacks_make_is_counted_apar
     assert only.endswith(TOKENS.replace(",", ", "))
     own = [line for line in lines if line.startswith("  only on programs, stores or files that these attacks make")]
     assert [line.rpartition(": ")[2] for line in own] == OWN.split(","), "one is of another family"
-    assert {line.split()[1]: line.split()[-1] for line in lines[-6:] if line.split()[1] in names.split(",")} == {
+    assert {line.split()[1]: line.split()[-1] for line in lines[-8:-2] if line.split()[1] in names.split(",")} == {
         ONE[1]: "program", "one-of-many": "own"
     } | dict.fromkeys(TOKENS.split(","), "built-in")  # fmt: skip
     where = "(1 on `closed_question`, 3 only on built-in programs, 2 on what they make themselves)"
-    assert lines[1].startswith(f"  ran: 6 of 6 attacks {where}, ")
+    assert lines[-1] == f"6 of 6 attacks ran {where}"
     data = json.loads(CliRunner().invoke(main, [*arguments, "--output-format", "json"]).stdout)
     assert data["summary"]["ran_on"] == {"program": 1, "built_in": 3, "own": 2}
     ran_on = {entry["name"]: (entry["ran_on"], entry["ran_on_program"]) for entry in data["attacks"]}
@@ -150,8 +155,9 @@ def test_without_specimens_only_the_program_is_attacked(monkeypatch: pytest.Monk
     monkeypatch.setattr(campaign, "ATTACKS", chosen)
     result = run("closed.yaml", "--examples", "3", "--require-all")
     assert result.exit_code == 0, "what an option leaves out is not missed"
-    assert "  ran: 1 of 3 attacks on `closed_question`, 3 cases, " in result.stdout
-    assert "\n  left out: 2 attacks on what they make themselves\n" in result.stdout
+    assert "  played: 3 cases with " in result.stdout
+    assert result.stdout.endswith("\n1 of 3 attacks ran on `closed_question`; 2 were not run\n")
+    assert "\n  left out by `--no-specimens`: 2 attacks on what they make themselves\n" in result.stdout
     named = run("closed.yaml", "--examples", "3", "--details").stdout
     assert "not run, because only this program is attacked, and not what an attack makes itself: one-of-many\n" in named
     root = ElementTree.fromstring(run("closed.yaml", "--examples", "3", "--output-format", "junit").stdout)
