@@ -12,7 +12,7 @@ from stepward.vm.language.transitions import Transition
 from stepward.vm.machine.branches import forked, started_or_joined
 from stepward.vm.machine.calls import outputs_of
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, UNFINISHED, Event
-from stepward.vm.machine.forks import MisfitError, after_branch, seen_by, within
+from stepward.vm.machine.forks import MisfitError, after_branch, number_at, seen_by, within
 from stepward.vm.machine.items import closed, item, joined_items, opened
 from stepward.vm.machine.leaving import close, count_visit, end, enter, failure_changes, leave, step_of
 from stepward.vm.machine.ordering import is_due, output_changes, waits
@@ -46,13 +46,11 @@ def apply(plan: Plan, state: State, event: Event) -> State:
 def _in_branches(plan: Plan, state: State, event: Event) -> State:
     """Apply an event of a step whose branches run, or of something in one of them."""
     kind, body, _, _ = event
-    fork, frame, depth = state.fork, body.get("frame", ()), len(state.frames) + 1
-    assert fork is not None
     if "ends" in body and kind != "joined":  # it ends the run
-        _HANDLERS[kind](plan, within(plan, state, frame), event)
+        _HANDLERS[kind](plan, within(plan, state, body.get("frame", ())), event)
         return end(plan, state, event)
-    number = fork.names.get(frame[:depth])
-    if number is None or (kind == "item" and len(frame) == depth):
+    number = number_at(state, event)
+    if number is None:
         return started_or_joined(plan, state, event)
     return after_branch(plan, state, number, apply(plan, seen_by(plan, state, number), event))
 

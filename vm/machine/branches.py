@@ -10,7 +10,7 @@ from stepward.vm.language.steps.catching import DEPENDENCY
 from stepward.vm.machine.bodies import failed_items, kind_of_failure, listed, memories_of, trace_of_branches
 from stepward.vm.machine.calls import after, ended, item_started, named, place_of
 from stepward.vm.machine.events import Event, event
-from stepward.vm.machine.forks import MisfitError, branch_of, may_start, member
+from stepward.vm.machine.forks import MisfitError, branch_of, may_start
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.leaving import enter, failure_changes, leave, noticed, step_of
 from stepward.vm.machine.ordering import output_changes
@@ -43,7 +43,8 @@ def _fork(state: State) -> Fork:
 
 def _name(plan: Plan, state: State, number: int) -> FrameName:
     fork = _fork(state)
-    return (*state.frame, (plan.steps[fork.at].id, fork.visit, fork.round, member(plan, fork, number).name))
+    name = plan.steps[owner_of(plan, fork, number)].id if fork.items is None else number
+    return (*state.frame, (plan.steps[fork.at].id, fork.visit, fork.round, name))
 
 
 def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
@@ -59,6 +60,8 @@ def failures_of(plan: Plan, state: State) -> list[tuple[str, Failure]]:
 
 def _failed(plan: Plan, fork: Fork) -> tuple[dict[int, Failure], int | None]:
     """Return the branches that have failed, or can't start because of that, up to the first one that goes on."""
+    if fork.has_succeeded:
+        return {}, None
     layout = plan.forks[fork.at]
     found: dict[int, Failure] = {}
     for number, branch in enumerate(fork.branches):  # in the order of the layout, which has what comes before first
@@ -101,7 +104,7 @@ def join(plan: Plan, state: State) -> Event:
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failures:
-        return event("joined", said | {"kind": "success", **after(plan, last, "success", "")})
+        return last.joined.event("success", fork.visit, state.frame)
     own = [one for one in failures if one[1].name != DEPENDENCY] or failures
     said |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
     said |= named(plan, own[0][1].name)
@@ -163,10 +166,10 @@ def _begun(plan: Plan, state: State, number: int, event: Event) -> State:
     frame, fork = event.body["frame"], _fork(state)
     if number not in may_start(plan, fork):
         raise MisfitError("a branch starts that can't start now")
-    position, _, before = member(plan, fork, number)
+    position = owner_of(plan, fork, number)
     body = plan.bodies[position]
     given, earlier, given_size = [*body.blank], [], 0
-    for one in sorted(before):
+    for one in sorted(plan.forks[fork.at].before[number]) if fork.items is None else ():
         branch = fork.branches[one]
         given += output_changes(plan.steps[owner_of(plan, fork, one)], branch.output)
         earlier.append(branch.monitors)

@@ -152,8 +152,7 @@ def _one_by_one(plan: Plan, state: State, starting: Sequence[int], under_way: Un
 def _owing(plan: Plan, state: State) -> tuple[int, bool]:
     """Return how many attempts are to come for which the budget of steps has not paid, 0 far from it; and whether it
     may be too small for what comes next."""
-    # A call that is to be tried again has cost a step before: far from the budget, nobody need look for it.
-    if not out_of_steps(plan, state, state.steps + plan.most_cost):
+    if not is_near_budget(plan, state):
         return 0, False
     owing = owed(state)
     return owing, out_of_steps(plan, state, owing + plan.most_cost)
@@ -166,14 +165,22 @@ def _ask(plan: Plan, state: State, number: int, owing: int, under_way: UnderWay,
     process waits for them by now.
     """
     assert state.fork is not None
-    own = state.fork.branches[number].state
-    assert own is not None
-    if under_way and _awaits_call(plan, own, under_way):
-        return IDLE
-    others = owing - owed(own) if owing and not state.is_once_sized else 0
-    inner = None if own.fork is None else memory.inner.setdefault(number, Memory())
     seen = seen_by(plan, state, number)
-    return decide(plan, seen._replace(steps=seen.steps + others) if others else seen, under_way, inner)
+    others = owing - owed(seen) if owing and not state.is_once_sized else 0
+    return decide_within(plan, seen._replace(steps=seen.steps + others) if others else seen, number, under_way, memory)
+
+
+def decide_within(plan: Plan, seen: State, number: int, under_way: UnderWay, memory: Memory) -> Action:
+    """Return the next action of a branch, given the state as it sees it; the others are as `decide` has them."""
+    if under_way and _awaits_call(plan, seen, under_way):
+        return IDLE
+    return decide(plan, seen, under_way, None if seen.fork is None else memory.inner.setdefault(number, Memory()))
+
+
+def is_near_budget(plan: Plan, state: State) -> bool:
+    """Return whether calls that are to be tried again may leave too few steps for what comes next."""
+    # Such a call has cost a step before: far from the budget, nobody need look for it.
+    return out_of_steps(plan, state, state.steps + plan.most_cost)
 
 
 def _is_under_way(state: State, number: int, under_way: UnderWay) -> bool:

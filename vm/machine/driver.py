@@ -158,19 +158,25 @@ class Driver:
         await self.flush()
         await self.setup.depart(self)
 
-    def record(self, happened: Event, at: int = 0) -> None:
-        """Apply an event, and add its record to the next commit; `at` is its time, now unless given."""
-        plan, before = self.plan, self.state
+    def record(self, happened: Event, at: int = 0, own: State | None = None) -> State:
+        """Apply an event to the run, or to the state `own` of a branch, and write it; `at` is its time, else now."""
+        plan, before = self.plan, own or self.state
         if plan.has_sensitive:
             happened = self._sealed(happened)
         state = apply(plan, before, happened)
         if plan.has_sensitive:
             self.known.learn(happened)
         self._write(happened, at or self.setup.clock.now())
-        if state.status is not before.status:
-            self.urgency = DURABLE
-        elif happened.kind in _URGENCY:
+        if happened.kind in _URGENCY:
             self.urgency = max(self.urgency, _URGENCY[happened.kind])
+        if own is None:
+            self.put(state)
+        return state
+
+    def put(self, state: State) -> None:
+        """Put the state after some records in place."""
+        if state.status is not self.state.status:
+            self.urgency = DURABLE
         self.state = state
 
     def _write(self, happened: Event, at: int) -> None:
@@ -179,11 +185,7 @@ class Driver:
 
     async def flush(self) -> None:
         """Append the pending records; raises LeaseLost, or JournalError if the store fails."""
-        if self._flushing is None:
-            while self.pending:
-                await self._append()
-            return
-        async with self._flushing:
+        async with self._flushing or nullcontext():
             while self.pending:
                 await self._append()
 
@@ -304,9 +306,10 @@ class Driver:
                 return
         self._intended.discard((step, frame))
         most = self.most
-        key = None if setup.replies is None else setup.replies.key(plan, call, self.known)
-        # Before the look at the lease, because it may take time.
-        kept = None if key is None else await self._kept(plan, call, key, most)
+        replies = setup.replies
+        key = None if replies is None else replies.key(plan, call, self.known)
+        # Only a first attempt looks for a reply, and before the look at the lease, because it may take time.
+        kept = await replies.find(key, plan, most) if replies is not None and key is not None and attempt == 1 else None
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
@@ -331,9 +334,8 @@ class Driver:
         note["started"] = started
         note["took"] = ended - started if ended > started else 0  # the clock may have been set back
         happened = self._answer(plan, call, result, note, ended)
-        if key is not None and not result.is_cached:
-            assert setup.replies is not None, "without a cache there is no key"
-            await setup.replies.keep(key, happened, result)
+        if replies is not None and key is not None and not result.is_cached:
+            await replies.keep(key, happened, result)
         if setup.breakers.counts:
             await count(self, plan, result, ended / 1e6)
 
@@ -365,11 +367,6 @@ class Driver:
         async with self._flushing or nullcontext():
             if head is not None and head.seq > self.committed[1].seq:
                 await self._give_way()
-
-    async def _kept(self, plan: CallPlan, call: Call, key: str, most: int) -> Result | None:
-        """Return the reply that the cache has under a key, or None. Only a first attempt looks for one."""
-        assert self.setup.replies is not None, "without a cache there is no key"
-        return None if call.attempt > 1 else await self.setup.replies.find(key, plan, most)
 
     def abandoned_calls(self) -> list[Abandoned]:
         """Return the calls with an intent that still run after the caller was interrupted."""

@@ -9,7 +9,6 @@ state is not: what siblings have left by now depends on timing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
@@ -67,25 +66,6 @@ def _status(plan: Plan, fork: Fork, own: State) -> str:
     return IN_DOUBT if IN_DOUBT in found else SUSPENDED
 
 
-class Member(NamedTuple):
-    """What is told of a branch or an item: the position of the step that owns its body, and its name in a frame.
-
-    `before` are the branches before it.
-    """
-
-    owner: int
-    name: str | int
-    before: frozenset[int] = frozenset()
-
-
-def member(plan: Plan, fork: Fork, number: int) -> Member:
-    """Return what is told of one of the branches of a fork."""
-    owner = owner_of(plan, fork, number)
-    if fork.items is not None:
-        return Member(owner, number)
-    return Member(owner, plan.steps[owner].id, plan.forks[fork.at].before[number])
-
-
 def number_of(plan: Plan, fork: Fork, name: str | int) -> int | None:
     """Return the number of the branch or item of this name, or None."""
     if fork.items is not None:
@@ -105,13 +85,12 @@ def may_start(plan: Plan, fork: Fork) -> Sequence[int]:
         if len(fork.running) < plan.bodies[fork.at].most_beside and not fork.has_stopped:
             return (fork.begun,)
         return ()
-    needs = plan.forks[fork.at].needs
-    is_good = [branch.is_done and branch.failure is None for branch in fork.branches]
-    return [
-        number
-        for number, branch in enumerate(fork.branches)
-        if branch.state is None and not branch.is_done and all(is_good[one] for one in needs[number])
-    ]
+    needs, branches = plan.forks[fork.at].needs, fork.branches
+    waiting = [number for number, one in enumerate(branches) if one.state is None and not one.is_done]
+    if not any(needs):
+        return waiting
+    is_good = [branch.is_done and branch.failure is None for branch in branches]
+    return [number for number in waiting if all(is_good[one] for one in needs[number])]
 
 
 def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
@@ -130,6 +109,14 @@ def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
             if found is not None:
                 return found
     raise MisfitError(f"an event is in the frame {frame}, which is not open")
+
+
+def number_at(state: State, happened: Event) -> int | None:
+    """Return the branch of a state in which an event happens; None for one that starts, and where none runs."""
+    frame, depth = happened.body.get("frame", ()), len(state.frames) + 1
+    if state.fork is None or (happened.kind == "item" and len(frame) == depth):
+        return None
+    return state.fork.names.get(frame[:depth])
 
 
 def within(plan: Plan, state: State, frame: FrameName) -> State:

@@ -26,7 +26,7 @@ from stepward.vm.machine.moving import (
     require_movable,
     version_of,
 )
-from stepward.vm.machine.plan import Plan, policy_digest, policy_text
+from stepward.vm.machine.plan import Plan, document_of, policy_digest
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.retention import Retention
 from stepward.vm.machine.run import Run
@@ -160,7 +160,7 @@ class Migrations(Retention):
         note = found.records[0].note
         who: dict[str, Any] = {name: note[name] for name in ("by", "envelope") if name in note}
         for policy in policies:
-            await self._io(self.journal.put_document, policy_digest(policy), policy_text(policy))
+            await self._io(self.journal.put_document, policy_digest(policy), document_of(policy))
         run = id_after([one.run for one in chain])
         driver.successor = await self._create(plan, run, given, who, {"continues": continues})
 

@@ -6,19 +6,20 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from stepward.vm.journal.store import LeaseLost
 from stepward.vm.machine.calls import used_up
-from stepward.vm.machine.decide import NOBODY
-from stepward.vm.machine.events import Call, Calls, Event
+from stepward.vm.machine.decide import NOBODY, decide_within, is_near_budget
+from stepward.vm.machine.events import Action, Call, Calls, Event, Idle
+from stepward.vm.machine.forks import after_branch, number_at, seen_by
 from stepward.vm.machine.holding import look
 from stepward.vm.machine.keys import FrameName
-from stepward.vm.machine.memory import Memory
+from stepward.vm.machine.memory import Memory, UnderWay
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import State
-from stepward.vm.machine.timely import next_action, seconds_left
+from stepward.vm.machine.timely import is_out_of_time, next_action, seconds_left
 
 MAX_PENDING: Final = 256
 """Maximal number of records that wait for the next commit."""
@@ -44,8 +45,11 @@ class Driver(Protocol):
     async def flush(self) -> None:
         """Append the pending records."""
 
-    def record(self, happened: Event) -> None:
-        """Apply an event, and add its record to the next commit."""
+    def record(self, happened: Event, at: int = 0, own: State | None = None) -> State:
+        """Apply an event to the run, or to the state of a branch, and add its record to the next commit."""
+
+    def put(self, state: State) -> None:
+        """Put the state after some records in place."""
 
     async def attempt(self, call: Call) -> None:
         """Make an attempt of a call of the present step, and record its outcome."""
@@ -71,10 +75,10 @@ async def keep_going(driver: Driver) -> None:
             members.gather()
     finally:
         # Only if the caller was interrupted some are left.
-        left = list(members.tasks.values())
-        for task in left:
+        for task in members.tasks.values():
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        if members.tasks:
+            await asyncio.gather(*members.tasks.values(), return_exceptions=True)
     for error in sorted(members.errors, key=lambda error: isinstance(error, LeaseLost)):
         raise error
 
@@ -95,17 +99,18 @@ class _Members:
     async def start_more(self) -> bool:
         """Record what is to be recorded, and start what may start; return whether something is under way."""
         driver, breakers = self.driver, self.driver.setup.breakers
-        while not driver.stops() and len(driver.pending) < MAX_PENDING:
+        while self._has_room():
             if breakers.is_stale:
                 await self._look()
             if self.errors:
                 break
-            action = next_action(driver, frozenset(self.tasks) if self.tasks else NOBODY)
+            under_way = frozenset(self.tasks) if self.tasks else NOBODY
+            action = next_action(driver, under_way)
             if isinstance(action, Calls):
                 for call in action.calls:
                     assert (call.frame, call.sub) not in self.tasks, "a call that is under way is not to be made"
-                    task = asyncio.get_running_loop().create_task(self._make(call))
-                    self.tasks[call.frame, call.sub] = task
+                    # Not by `create_task`: a factory of the loop could start it before it is known.
+                    self.tasks[call.frame, call.sub] = asyncio.Task(self._make(call), loop=asyncio.get_running_loop())
                 if driver.state.fork is not None:
                     await asyncio.sleep(0)  # each records its start, which the next decision knows
                     self.gather()
@@ -115,10 +120,45 @@ class _Members:
             if "ends" in action.body:
                 self._stop_sleepers()
                 break
-            driver.record(action)
+            self._record(action, under_way)
         if self.errors:
             self._stop_sleepers()
         return bool(self.tasks)
+
+    def _has_room(self) -> bool:
+        return not self.driver.stops() and len(self.driver.pending) < MAX_PENDING
+
+    def _record(self, happened: Event, under_way: UnderWay) -> None:
+        """Record an event, and what comes next in the branch where it happened, as long as that is an event, too.
+
+        The branch was the first one with an event, and its siblings do nothing new until something has changed that
+        they read. So the records are those of a run that is asked behind each event, and the state of the branch is put
+        back into that of the run once.
+        """
+        driver, plan, state, memory = self.driver, self.driver.plan, self.driver.state, self.driver.memory
+        number = number_at(state, happened)
+        if number is None or memory is None or plan.waits or plan.one_by_one:
+            driver.record(happened)
+            return
+        own, action = seen_by(plan, state, number), cast(Action | None, happened)
+        rules = own.monitors
+        try:
+            while type(action) is Event and "ends" not in action.body:
+                own = driver.record(action, own=own)
+                may_go_on = own.result is None and own.monitors is rules and self._may_go_on(own)
+                action = decide_within(plan, own, number, under_way, memory) if may_go_on else None
+        finally:
+            driver.put(after_branch(plan, state, number, own))
+        fork = driver.state.fork
+        if fork is not None and isinstance(action, Calls | Idle):
+            memory.keep(number, fork.branches[number], action)
+
+    def _may_go_on(self, own: State) -> bool:
+        """Return whether nothing but a branch says what comes next; `own` is the state as it sees it."""
+        driver = self.driver
+        return (
+            self._has_room() and not is_near_budget(driver.plan, own) and not (own.ends_by and is_out_of_time(driver))
+        )
 
     async def _look(self) -> None:
         """Ask which breakers are open, for the next decision."""

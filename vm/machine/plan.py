@@ -120,7 +120,7 @@ class CallPlan:
         self.args_text = ""
         is_free = not any(terms.policies for terms in plan.terms)
         if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
-            args = fill(call.args, _no_reference)
+            args = fill(call.args, _absent)
             self.first, self.args_text = Calls((Call(sub, call.id, 1, 1, 1, args),)), text_of(args)
 
     def retry_of(self, name: str) -> Retry | None:
@@ -144,9 +144,12 @@ class StepPlan:
     """A step of the program's list. `is_parallel`: its calls are sub-steps. `subs` are the positions of calls by id.
 
     `is_computed`: it is a `compute` step; `computes` is the name of its value in records, `returns` its type.
-    `item` is the record with which an item or a branch starts, `sets` that of what the step assigns, and `branched` are
-    those of the branches that it takes, None for none.
+    `item` is the record with which an item or a branch starts, `opened` that of a call, `joined` that of the success of
+    bodies, `sets` that of what the step assigns, and `branched` are those of the branches that it takes, None for none.
     """
+
+    opened: Holed
+    joined: Holed
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
         self.position, self.id, self.step = position, step.id, step
@@ -213,6 +216,11 @@ class StepPlan:
             for way, to in (self.branches | uncovered).items()
         }
         left = {} if self.is_parallel else successor_fields(steps, self.succeeds)
+        if isinstance(step := self.step, Stage):
+            self.joined = Holed("joined", {"step": step.owner, **left}, "kind", is_framed=is_framed)
+        if isinstance(step, InvokeStep):
+            said = {"items": step.items, "step": self.id}
+            self.opened = Holed("opened", said, "carry", is_framed=is_framed, is_sealed=is_sealed)
         self.sets = Holed("assigned", {"step": self.id, **left}, "values", is_framed=is_framed, is_sealed=is_sealed)
         for call in self.calls:
             policies = plan.policy_digests
@@ -304,9 +312,9 @@ class Plan:
         self.max_steps, self.max_stalled = program.max_steps, program.max_stalled_steps
         self.lasts = microseconds(program.timeout_seconds)
         self.model_budgets = program.model_budgets
-        self.document = _document(program)
+        self.document = document_of(program)
         self.digest = document_digest(self.document)
-        self.policy_documents = {document_digest(text): text for text in map(_document, self.policies)}
+        self.policy_documents = {document_digest(text): text for text in map(document_of, self.policies)}
         self.policy_digests = tuple(self.policy_documents)
         self.digests = (self.digest, *self.policy_digests)
         self.meaning = meaning or meaning_under(program, self.policies)
@@ -475,26 +483,18 @@ def _is_waived(rule: AnyRule, policy: Policy, terms: Terms) -> bool:
 
 def policy_digest(policy: Policy) -> str:
     """Return the digest under which a policy is stored."""
-    return document_digest(policy_text(policy))
+    return document_digest(document_of(policy))
 
 
-def policy_text(policy: Policy) -> bytes:
-    """Return the bytes of a stored policy."""
-    return _document(policy)
-
-
-def _document(thing: Program | Policy) -> bytes:
+def document_of(thing: Program | Policy) -> bytes:
+    """Return the bytes of a program or policy as it is stored."""
     return canonical(portable(thing.to_data())).encode()
 
 
 def read_document(text: bytes) -> Any:
     """Return the plain data of a stored program or policy."""
-    return restored(json.loads(text), _no_sensitive)
+    return restored(json.loads(text), _absent)
 
 
-def _no_reference(names: Names) -> Any:
-    raise AssertionError(f"a constant refers to `{names}`")
-
-
-def _no_sensitive(*_: str) -> Any:
-    raise AssertionError("a program holds no sensitive values")
+def _absent(*found: Any) -> Any:
+    raise AssertionError(f"neither a reference nor a sensitive value can be here: `{found}`")

@@ -27,7 +27,7 @@ from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History, load
 from stepward.vm.machine.keeping import Abandoned, Keeper
 from stepward.vm.machine.keys import idempotency_key, stored_token, token_reference
-from stepward.vm.machine.plan import Plan, Terms, policy_digest, policy_text
+from stepward.vm.machine.plan import Plan, Terms, document_of, policy_digest
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy, RunRefused
 from stepward.vm.machine.replay import cached_plans, misfits
 from stepward.vm.machine.run import Doubt, Run, Suspension
@@ -251,7 +251,7 @@ class Runs:
             missing = Terms(derived_policies(chain, list(map(plain, missing.policies)), Start.of(found)))
         found, change = governed(found, missing)
         for policy in missing.policies:
-            await self._io(self.journal.put_document, policy_digest(policy), policy_text(policy))
+            await self._io(self.journal.put_document, policy_digest(policy), document_of(policy))
         return found, change
 
     def _require_meaning(self, found: History) -> None:

@@ -168,6 +168,11 @@ class Fork(NamedTuple):
         """Whether an item has failed, so that no other starts."""
         return self.stops and self.has_failed
 
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether all branches have ended, and none has failed."""
+        return not self.running and not self.has_failed and self.begun == len(self.branches)
+
     def changed(self, number: int, branch: Branch) -> Fork:
         """Return the fork in which a branch has become `branch`: it starts, goes on or ends."""
         before = self.branches[number]

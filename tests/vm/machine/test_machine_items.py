@@ -12,10 +12,14 @@ import pytest
 from machines import Bench, assign, check, end, program, tool
 from siblings import killed, took
 from stepward.vm import InDoubt, Run, Suspend
+from stepward.vm.machine import ordered
+from stepward.vm.machine.forks import after_branch
 from stepward.vm.machine.refusals import DeliveryRefused
 from stepward.vm.machine.state import Limits
 
 NO = ValueError("no")
+ASKED = {"name": "asked", "protects": {"tool": "write"}, "requires": {"tool": "read"}}
+ONCE = {"name": "once", "at_most_once": {"tool": "write"}}
 Step = dict[str, Any]
 
 
@@ -71,6 +75,30 @@ def calls_of_functions(items: int) -> int:
     finally:
         sys.setprofile(None)
     return found
+
+
+@pytest.mark.parametrize("rules", [[], [ASKED]])
+def test_an_item_that_goes_on_by_itself_has_the_records_of_one_that_is_asked_each_time(
+    monkeypatch: pytest.MonkeyPatch, rules: list[Any]
+) -> None:
+    inner = at_once(tool("u"), assign("set", own="$k"), end("w")) | {"id": "inner", "as": "k", "next_step": "e"}
+    steps = (tool("ask"), tool("t"), assign("s", v="$i"), check("c", "$i > 1", "inner", "e"), inner, end("e", "$i"))
+    run, put_back = made(at_once(*steps, items=range(5)), end("z", "$each.output"), guardrails=rules), Counter[bool]()
+
+    def counted(*parts: Any) -> Any:
+        put_back[goes_on] += 1
+        return after_branch(*parts)
+
+    monkeypatch.setattr(ordered, "after_branch", counted)
+    records = []
+    for goes_on in (True, False):
+        if not goes_on:
+            monkeypatch.setattr(ordered._Members, "_may_go_on", lambda *_: False)
+        bench = Bench({"t": [1, NO, 3, 4, 5]})
+        bench.checked(bench.run(run))
+        records.append([entry.record for entry in bench.journal.read("run")])
+    assert records[0] == records[1]
+    assert put_back[True] <= 0.6 * put_back[False], "their states are put back once for several records"
 
 
 def test_an_item_costs_the_same_however_many_there_are() -> None:
@@ -130,9 +158,6 @@ def test_what_items_leave_together_is_held_to_the_limit_of_the_state() -> None:
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
-
-ASKED = {"name": "asked", "protects": {"tool": "write"}, "requires": {"tool": "read"}}
-ONCE = {"name": "once", "at_most_once": {"tool": "write"}}
 
 
 def test_what_one_item_did_is_not_before_another_and_all_of_it_is_behind_the_step() -> None:
