@@ -7,7 +7,8 @@ import signal
 import threading
 import types
 import weakref
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import Context
 from typing import Any, Final, TypeVar
 
@@ -61,7 +62,10 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
     try:
         loop.stop()  # so that it makes one turn, after which most runs are over
         loop.run_forever()
-        return task.result() if task.done() else loop.run_until_complete(task)
+        if task.done():
+            return task.result()
+        with _woken_by_signals(loop) if is_ours else nullcontext():
+            return loop.run_until_complete(task)
     except asyncio.CancelledError:
         _finish_cancelled_tasks(loop)
         if interrupt.count and not task.uncancel():
@@ -76,6 +80,24 @@ def wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], con
             found = _signal.signal(_CTRL_C, signal.default_int_handler)
             if found is not interrupt:  # the coroutine has set a handler of its own
                 _signal.signal(_CTRL_C, found)
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let a signal wake a loop that goes to sleep.
+
+    Python runs a handler between two instructions. Of a signal that comes after the last of them, and before the system
+    puts the thread to sleep, it would know only when something else wakes the loop.
+    """
+    wakes = getattr(loop, "_csock", None)  # that by which threads wake it; other loops than asyncio's have none
+    if wakes is None:
+        yield
+        return
+    before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
 
 
 def _finish_cancelled_tasks(loop: asyncio.AbstractEventLoop) -> None:
