@@ -80,6 +80,8 @@ def some_start(
         return (transition.kind == "success",)
     if isinstance(hits[0].part, ConditionStep | SetStep | EndStep):
         return (True,)  # also where it can't be evaluated
+    if not any(_may_have_begun(hit, transition, analyses) for hit in hits):
+        return (False,)
     is_part = any(hit.sub is not None for hit in hits)
     if is_part and not any(_is_reached(hit, transition, analyses) for hit in hits):
         return (True, False)
@@ -87,6 +89,19 @@ def some_start(
         hits[0].step
     )
     return (True,) if is_sure else (True, False)
+
+
+def _may_have_begun(hit: Match, transition: Transition, analyses: Analyses) -> bool:
+    """Return whether a matched part may have started, given the transition.
+
+    It did not if its step failed, and only parts that it depends on can be what failed the step.
+    """
+    order = analyses.facts.meaning.orders.get(hit.step)
+    if order is None or hit.sub is None or transition.kind not in ("failed", "skipped"):
+        return True
+    parts = analyses.facts.flow.steps[hit.step].sub_steps
+    failing = {sub for sub, part in enumerate(parts) if part.on_error != "skip"}
+    return not failing <= order.before[hit.sub]
 
 
 def _is_reached(hit: Match, transition: Transition, analyses: Analyses) -> bool:

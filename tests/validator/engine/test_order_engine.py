@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import pytest
@@ -84,6 +85,8 @@ def program(*parts: dict[str, Any], rule: dict[str, Any], before: tuple[dict[str
 APPROVED = {"protects": {"tool": "pay"}, "requires": {"tool": "approve"}}
 BOOKED = {"followed_by": {"first": {"tool": "pay"}, "then": {"tool": "book"}}}
 SUCCESS = {**BOOKED, "ends": "success"}
+NEEDED = ((), ("a",), ("b",), ("a", "b"))
+"""What a part may wait for."""
 FIRST = member("first", "look")
 
 CASES: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], str]] = {
@@ -188,6 +191,31 @@ def test_a_branch_goes_stale_by_what_comes_before_and_by_nothing_beside() -> Non
         codes = {one.code for one in checked(data).findings if one.code.startswith("SW4")}
         assert codes == ({code} if code else set())
         assert {found for found, _ in truth(data).broken["rule"]} == codes
+
+
+@pytest.mark.parametrize("is_tried_again", [True, False])
+def test_a_failed_step_may_have_started_what_did_not_wait_for_its_failure(is_tried_again: bool) -> None:
+    """Every order of a payment and two reads, each skipped or not: behind a failure, the run pays again or books.
+
+    Where only what the payment waits for can fail the step, no payment has started then.
+    """
+    counts: Counter[str] = Counter()
+    once, either = {"at_most_once": {"tool": "pay"}}, {"exclusive": [{"tool": "pay"}, {"tool": "book"}]}
+    for needs, (a, b, p) in product(NEEDED, product(("fail", "skip"), repeat=3)):
+        parts = (
+            member("a", "look", on_error=a),
+            member("b", "look", "a", on_error=b),
+            member("p", "pay", *needs, on_error=p),
+        )
+        begin = (member("begin", "look", next_step="again"), member("again", "look", next_step="all"))
+        data = program(*parts, rule=once if is_tried_again else either, before=begin)
+        step = data["steps"][2]
+        step |= {"error_step": "again" if is_tried_again else "sorry", "next_step": "done", "max_visits": 2}
+        data["steps"][4:] = [] if is_tried_again else [member("sorry", "book", is_terminal=True)]
+        found = compare(data, is_rechecked=True)
+        assert found.wrong == [], (needs, a, b, p)
+        counts[checked(data).properties[0].verdict.name] += 1
+    assert counts.keys() == {"PROVED", "VIOLATED"}
 
 
 def test_the_enumeration_knows_every_order() -> None:
