@@ -15,9 +15,10 @@ from stepward.vm.language.steps import AnyPart, ToolCall
 from stepward.vm.language.typecheck import TypeProblem, check_expression
 
 if TYPE_CHECKING:
-    from stepward.validator.analysis.assignment import Assignment, Reading
+    from stepward.validator.analysis.assignment import Assignment
     from stepward.validator.analysis.bounds import Bounds
     from stepward.validator.analysis.not_null import NotNull
+    from stepward.validator.analysis.readings import Reading
     from stepward.validator.analysis.ways import TransitionChoices
 
 

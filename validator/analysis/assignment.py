@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.bodies import own_names
 from stepward.validator.analysis.changed import changed_paths, lost_by_set, outside
+from stepward.validator.analysis.readings import Names, PossiblyUndefined, Reading
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
 from stepward.vm.expressions.fields import index_of
+from stepward.vm.expressions.operators import OBJECT
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import lone_reference, parts, texts
-from stepward.vm.language.clauses import Clause
 from stepward.vm.language.names import Resolution
+from stepward.vm.language.required import required
 from stepward.vm.language.steps import (
     AnyStep,
     ComputeStep,
@@ -35,53 +37,17 @@ from stepward.vm.language.steps import (
 )
 from stepward.vm.language.steps import parts as all_parts
 from stepward.vm.language.transitions import Transition
-from stepward.vm.reading.source import Path, Place
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
-
-Names = tuple[str, ...]
 
 NAMES_AT_ONCE = 512
 """Bits of one pass of the data flow. More bits take more memory, and not more time."""
 
 
-class Reading(NamedTuple):
-    """A reference that a step reads: its position, its meaning, and the facts that are certain at that point.
-
-    `sub` is the position of the sub-step that reads it, `path` leads to the text or the clause that contains it.
-    """
-
-    step: int
-    sub: int | None
-    path: Path
-    reference: Reference
-    meant: Resolution | None
-    known: Facts
-    clause: Clause | None = None
-
-    @property
-    def place(self) -> Place:
-        """The location of the reference. It is made on demand, since most references are never reported."""
-        if self.clause is not None:
-            return self.clause.place(self.reference.start, self.reference.end)
-        return Place(self.path, within=(self.reference.start, self.reference.end))
-
-    def is_in(self, fields: Names) -> bool:
-        """Return whether the value at some fields of what a `set` assigns may come from this reading."""
-        return self.clause is None or self.clause.is_from(self.reference.start, fields)
-
-
 _UNASKED: Final = -1
 _NULL_OR_OBJECT: Final = frozenset({"null", "object"})
 _NOTHING_KNOWN: Final = Facts()
-
-
-class PossiblyUndefined(NamedTuple):
-    """A use of a value that may be undefined: `key` is the variable, or the field that may be absent."""
-
-    reading: Reading
-    key: Names
 
 
 class Effect(NamedTuple):
@@ -134,9 +100,25 @@ class Assignment:
         keys = [] if self._is_always_there(reading.meant) else [names[:depth]]
         for end in range(depth + 1, len(names) + 1):
             meant = Resolution(reading.meant.sources, names[depth:end])
-            if self.typing.view(meant).optional or self.facts.body_outputs.may_lack(meant):
+            if self.typing.view(meant).may_lack or self.facts.body_outputs.may_lack(meant):
                 keys.append(names[:end])
         return keys
+
+    def _is_told(self, key: Names, reading: Reading) -> bool:
+        """Return whether a name that may be undefined is to be reported.
+
+        Not where nothing is declared of the object that has it. Nor where the field comes with its owner, by the types
+        of both: what is to be reported then is the owner.
+        """
+        assert reading.meant is not None
+        depth = len(key) - len(reading.reference.names) + len(reading.meant.fields)
+        if depth == 0:
+            return True
+        meant = reading.meant._replace(fields=reading.meant.fields[:depth])
+        if not (self.typing.view(meant).optional or self.facts.body_outputs.may_lack(meant)):
+            return False
+        owner = self.typing.view(meant._replace(fields=meant.fields[:-1]))
+        return owner.kinds != OBJECT or key[-1] not in self.required(key[:-1])
 
     @staticmethod
     def _is_always_there(meant: Resolution) -> bool:
@@ -152,7 +134,7 @@ class Assignment:
         """The readings of names that may be undefined, because some path of edges does not define them."""
         asked: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
-        found: dict[int, Names] = {}
+        found: dict[int, list[Names]] = {}
         reachable = self.facts.graph.reachable
         for reading in self.readings:
             meant = reading.meant
@@ -164,14 +146,18 @@ class Assignment:
                 if root in earlier.given or root in earlier.gone:
                     # What the step begins with does not count: siblings that come before have assigned it.
                     if key not in earlier.given:
-                        number = len(open_readings)
-                        found[number] = min(key, found.get(number, key), key=len)
+                        found.setdefault(len(open_readings), []).append(key)
                 elif not self._settled(key, reading) and not self._is_known(key, reading):
                     asked.setdefault(key, []).append(len(open_readings))
             open_readings.append(reading)
         for number, key in self._undefined_readings(asked, open_readings):
-            found[number] = min(key, found.get(number, key), key=len)
-        return tuple(PossiblyUndefined(open_readings[number], found[number]) for number in sorted(found))
+            found.setdefault(number, []).append(key)
+        return tuple(self._doubt(open_readings[number], found[number]) for number in sorted(found))
+
+    def _doubt(self, reading: Reading, keys: list[Names]) -> PossiblyUndefined:
+        """Return a doubt for the first of the names that are to be reported, if one of them is."""
+        told = [key for key in keys if self._is_told(key, reading)]
+        return PossiblyUndefined(reading, min(told or keys, key=len), bool(told))
 
     def earlier(self, step: int, sub: int | None) -> Effect:
         """Return the names that siblings define and undefine before a sub-step with `depends_on` starts."""
@@ -200,9 +186,9 @@ class Assignment:
         meant = self.names.meaning(names)
         if meant is None or not self.typing.view(meant).kinds <= _NULL_OR_OBJECT:
             return frozenset()
-        required = [self.typing.required((source, meant.fields)) for source in meant.sources]
+        first, *others = (required(self.typing, (source, meant.fields)) for source in meant.sources)
         lacks = self.facts.body_outputs.may_lack
-        found = required[0].intersection(*required[1:])
+        found = first.intersection(*others)
         return frozenset(name for name in found if not lacks(meant._replace(fields=(*meant.fields, name))))
 
     @cached_property

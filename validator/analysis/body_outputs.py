@@ -20,6 +20,7 @@ from stepward.vm.language.made import leaf_view, made_of, meaning_of
 from stepward.vm.language.name_types import COPIES, Location
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.prefixes import own_name
+from stepward.vm.language.required import required
 from stepward.vm.language.steps import BranchStep, EndStep, ForEachStep, InvokeStep, LlmStep, ToolStep
 from stepward.vm.language.type_words import either
 from stepward.vm.language.typecheck import TypeProblem
@@ -222,7 +223,7 @@ class BodyOutputs:
         """Return whether each field of a path is required by the type of the value that has it; items are no fields."""
         fields = [((*meant.fields, *path[:depth]), name) for depth, name in enumerate(path) if name[:1] != "["]
         return all(
-            name in self._typing.required((source, owner))
+            name in required(self._typing, (source, owner))
             for source in meant.sources
             if source.kind not in COPIES
             for owner, name in fields

@@ -14,12 +14,12 @@ from stepward.validator.analysis.assignment import (
     NAMES_AT_ONCE,
     Assignment,
     Effect,
-    Names,
     assigned_names,
     output_names,
 )
 from stepward.validator.analysis.bodies import own_names
 from stepward.validator.analysis.changed import changed_paths, lost_by_set
+from stepward.validator.analysis.readings import Names
 from stepward.vm.expressions.inside import leaf
 from stepward.vm.expressions.syntax import Constant, Reference
 from stepward.vm.language.names import Resolution

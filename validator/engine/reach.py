@@ -34,7 +34,7 @@ from stepward.vm.expressions.syntax import Arithmetic, Constant, Defined, Expres
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.analyses import Analyses
-    from stepward.validator.analysis.assignment import Reading
+    from stepward.validator.analysis.readings import Reading
     from stepward.validator.engine.conditions import Conditions
     from stepward.validator.engine.smt import answers as solver
     from stepward.validator.engine.witnesses.synthesis import Witnesses

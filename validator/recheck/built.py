@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from stepward.validator.recheck.cells import ARRAY, FAILS, OBJECT, TEXT, Block, joined_texts, list_of, of_value
 from stepward.validator.recheck.names import ABSENT, ITEMS, Names, inside
 from stepward.vm.expressions.fields import index_of
-from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference
+from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference, children
 
 MAX_LISTS: Final = 64
 """The most lists, or texts, that are told apart by the blocks of what they are built from."""
@@ -67,6 +67,9 @@ def spread(tree: Expression, fields: Names) -> Iterator[Held]:
                 yield from spread(Constant(start, end, one), rest)
         case Reference(start=start, end=end, names=names):
             yield Held(Reference(start, end, (*names, ITEMS, *rest)), True)
+        case Arithmetic(joins=joins) if joins:
+            for part in children(whole.tree):  # an item of what is joined is one of a part
+                yield from spread(part, (ITEMS, *rest))
         case None if not whole.is_any:
             pass  # there is no list
         case _:

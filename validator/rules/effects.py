@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stepward.validator.analysis.assignment import Reading
+from stepward.validator.analysis.readings import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import Rule

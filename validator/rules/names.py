@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stepward.validator.analysis.assignment import Reading
+from stepward.validator.analysis.readings import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import EngineRule, Rule
@@ -185,7 +185,8 @@ class MaybeUndefined(EngineRule):
         """
         said: set[tuple[int, int | None, tuple[str, ...]]] = set()
         unseen = {(one.step, one.names) for one in context.facts.sibling_reads}
-        for number, (reading, key) in enumerate(context.analyses.assignment.doubtful):
+        told = (one for one in context.analyses.assignment.doubtful if one.is_told)
+        for number, (reading, key, _) in enumerate(told):
             if (reading.step, reading.reference.names) in unseen:
                 continue  # no path defines it: SW502 says why
             found = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.analysis.assignment import Reading
+from stepward.validator.analysis.readings import Reading
 from stepward.validator.context import Context
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.inside import leaf

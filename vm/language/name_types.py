@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 from stepward.vm.expressions.fields import ITEMS, index_of, is_indexed, of_type, written
 from stepward.vm.expressions.operands import result_kinds
@@ -25,6 +25,7 @@ from stepward.vm.language.made import is_joined, leaf_view, made_of, meaning_of,
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source, input_of_call
 from stepward.vm.language.program import Program
+from stepward.vm.language.read_paths import ReadPaths
 from stepward.vm.language.stated import ERRORS, INDEX, LIST, NEVER, TEXT, reply
 from stepward.vm.language.steps import (
     AnyPart,
@@ -72,10 +73,8 @@ class Typing:
         self._together = Together(program.layout, gives)
         self._parents: dict[Location, Location] = {}
         self._variables: dict[Location, TypeVariable] = {}
-        self._only_asked: set[Location] = set()
+        self.reads = ReadPaths()
         self._error_names: dict[Source, TypeSpec] = {}
-        self._read_paths: dict[Source, set[tuple[str, ...]]] = {}
-        """The paths into each source that are read, or tested by `defined`."""
         self._settled: dict[Location, View] = {}
         """Cached views of `set` names, cleared by each new use."""
         self._views: dict[tuple[Resolution, tuple[str, ...]], View] = {}
@@ -201,38 +200,33 @@ class Typing:
         spec = self.spec(location)
         if spec is NEVER:
             return View(never=True)
-        optional = bool(path) and self._is_optional(location)
+        lacks = [why for depth, name in enumerate(path) if name != ITEMS and (why := self._lacks(source, path, depth))]
+        optional, unstated = "optional" in lacks, "unstated" in lacks
         if spec is not None:
-            return View(static_kinds(spec.kinds), spec.enum, optional)
+            return View(static_kinds(spec.kinds), spec.enum, optional, unstated=unstated)
         variable = self._variables.get(self._find(location))
         if variable is None or (variable.kinds == ANY and not variable.uses):
-            return View(optional=optional, is_known=False)
-        return View(variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset()), None, optional)
+            return View(optional=optional, is_known=False, unstated=unstated)
+        kinds = variable.kinds | (frozenset({"null"}) if variable.may_be_null else frozenset())
+        return View(kinds, None, optional, unstated=unstated)
 
-    def _is_optional(self, location: Location) -> bool:
-        """Return whether some field on the path may be absent."""
-        source, path = location
-        for depth, name in enumerate(path):
-            if name == ITEMS:
-                continue
-            owner, here = self.spec((source, path[:depth])), (source, path[: depth + 1])
-            if owner is None:
-                variable = self._variables.get(self._find((source, path[:depth])))
-                if here in self._only_asked or (variable is not None and variable.may_be_null):
-                    return True
-            elif owner is not NEVER and (name not in owner.required or owner.kinds != OBJECT):
-                return True  # a value of another kind has no fields
-        return False
+    def _lacks(self, source: Source, path: tuple[str, ...], depth: int) -> Literal["optional", "unstated"] | None:
+        """Return why one field of a path may be absent; None if it may not."""
+        owner, here = self.spec((source, path[:depth])), (source, path[: depth + 1])
+        if owner is NEVER:
+            return None
+        if owner is not None:  # a value of another kind has no fields
+            return "optional" if path[depth] not in owner.required or owner.kinds != OBJECT else None
+        variable = self._variables.get(self._find((source, path[:depth])))
+        if self.reads.is_only_asked(here) or (variable is not None and variable.may_be_null):
+            return "optional"
+        return None if self.reads.has(here) or self._is_made_by_body(source) else "unstated"
 
-    def required(self, location: Location) -> frozenset[str]:
-        """Return the fields that a value at a location always has, if it is an object."""
-        source, path = location
-        spec = self.spec(location)
-        if spec is not None:
-            return frozenset(name for name in spec.required if index_of(name) is None)
-        depth = len(path)
-        asked = {here[depth] for here in self._read_paths.get(source, ()) if len(here) > depth and here[:depth] == path}
-        return frozenset(name for name in asked if (source, (*path, name)) not in self._only_asked and name != ITEMS)
+    def _is_made_by_body(self, source: Source) -> bool:
+        """Return whether the ends of a body say what a value has, and no type holds it."""
+        step = self.program.layout.steps[source.step] if source.kind == "output" and source.step is not None else None
+        is_fork = isinstance(step, ParallelStep) and bool(step.branches) and source.sub is None
+        return is_fork or (isinstance(step, ForEachStep) and not isinstance(step, InvokeStep))
 
     def _set_view(self, location: Location) -> View:
         """Return the view of a `set` name: that of the reference that it copies, else by its uses and constants."""
@@ -296,11 +290,13 @@ class Typing:
         if not copied:
             return NO_VALUE
         view = union([self._present(one) for one in copied])
+        if not location[1]:  # what is copied was there
+            view = view._replace(optional=False, unstated=False)
         if not view.is_known:  # a field that the declared type of an owner does not list may be absent in a copy, too
-            return self._used_view(location)._replace(optional=view.optional and bool(location[1]))
+            return self._used_view(location)._replace(optional=view.optional, unstated=view.unstated)
         if not (view.never and location[1]) and (view.never or not view.kinds):  # what is not there is not copied
             return NO_VALUE
-        return view._replace(optional=view.optional and bool(location[1]))
+        return view
 
     def _view_of_made(self, location: Location, tree: Expression | None, path: tuple[str, ...]) -> View:
         """Return the view of a built value, of a field of it, or of the items of arrays that `+` joins.
@@ -318,11 +314,12 @@ class Typing:
                 continue
             views = [self._present((one, of_type(meant.fields))) for one in meant.sources]
             # What a value is built from was defined then.
-            found += views if leaf.is_field else [view._replace(optional=False) for view in views]
-        known = [view for view in found if view != NO_VALUE and (isinstance(tree, Built) or not view.never)]
+            found += views if leaf.is_field else [view._replace(optional=False, unstated=False) for view in views]
+        known = [view for view in found if view != NO_VALUE]
         if not all(view.is_known for view in known):
             used = View(is_known=False) if ITEMS in path else self._used_view(location)
-            return used._replace(optional=used.optional or any(view.optional for view in known))
+            optional, unstated = any(view.optional for view in known), any(view.unstated for view in known)
+            return used._replace(optional=used.optional or optional, unstated=unstated)
         return union(known)._replace(enum=None) if known else NO_VALUE
 
     def _present(self, location: Location) -> View:
@@ -349,6 +346,10 @@ class Typing:
         if tree is None:
             return None if isinstance(value, str | Paths) else value
         return tree.value if isinstance(tree, Constant) else None
+
+    def constant(self, source: Source) -> Constant:
+        """Return the constant that a `set` assigns; null, which has no fields, for an expression that calculates."""
+        return Constant(0, 0, self._assigned(source))
 
     def tree(self, source: Source) -> Expression | None:
         """Return the expression of a `set` name; None for another source, and for a value that stands for itself."""
@@ -447,11 +448,8 @@ class Typing:
         """Note that a location is read, or only tested by `defined`, which makes a field optional."""
         source, path = location
         self._settled.clear()
+        self.reads.note(location, asked_only=asked_only)
         for depth in range(1, len(path) + 1):
-            here = (source, path[:depth])
-            self._read_paths.setdefault(source, set()).add(path[:depth])
-            if asked_only and depth == len(path):
-                self._only_asked.add(here)
             owner = (source, path[: depth - 1])
             if path[depth - 1] != ITEMS and self.spec(owner) is None:
                 self._variable(owner).kinds &= (
@@ -466,11 +464,9 @@ class Typing:
     def _effective(self, location: Location) -> TypeSpec | None:
         source, path = location
         spec = self.spec(location)
-        read_paths = self._read_paths.get(source, ())
-        if spec is not None and not read_paths:
+        inner = self.reads.fields(location)
+        if spec is not None and not inner:
             return spec
-        depth = len(path)
-        inner = sorted({here[depth] for here in read_paths if len(here) > depth and here[:depth] == path})
         if spec is None:
             variable = self._variables.get(self._find(location))
             stated = self._stated_spec(location)
@@ -489,7 +485,7 @@ class Typing:
                 properties[name] = below
         fields = [name for name in inner if name != ITEMS]
         if fields and self.spec(location) is None:
-            update["required"] = tuple(name for name in fields if (source, (*path, name)) not in self._only_asked)
+            update["required"] = self.reads.asked_of(location)
         if properties:
             update["properties"] = properties
         return spec.model_copy(update=update) if update else spec

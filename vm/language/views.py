@@ -13,8 +13,9 @@ from stepward.vm.values import to_json
 class View(NamedTuple):
     """What is known of the values of a reference.
 
-    `optional`: the field may be absent; `never`: nothing ever defines it; `is_known` is false if every value is
-    possible, because there is neither a declaration nor a use that needs anything.
+    `optional`: the field may be absent by what is declared or tested; `unstated`: it may be, since nothing is declared
+    and no condition reads it; `never`: nothing ever defines it; `is_known` is false if every value is possible, because
+    there is neither a declaration nor a use that needs anything.
     """
 
     kinds: frozenset[str] = ANY
@@ -22,6 +23,12 @@ class View(NamedTuple):
     optional: bool = False
     never: bool = False
     is_known: bool = True
+    unstated: bool = False
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether the field may be absent."""
+        return self.optional or self.unstated
 
 
 NO_VALUE: Final = View(frozenset(), ())
@@ -41,6 +48,7 @@ def union(views: Sequence[View]) -> View:
         optional=any(view.optional or view.never for view in views),
         never=all(view.never for view in views),
         is_known=all(view.is_known for view in views),
+        unstated=any(view.unstated for view in views),
     )
 
 

@@ -19,6 +19,7 @@ from stepward.vm.language.layout import Layout
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.required import required
 from stepward.vm.language.scopes import crossings, local_names
 from stepward.vm.language.selectors import by_step, matches
 from stepward.vm.language.steps import ForEachStep, parts
@@ -111,7 +112,7 @@ def _names(notes: Notes, meaning: Meaning, _: Random) -> None:
     for source in (*sources, *names.outputs.values(), *names.listed.values()):
         for kind in (source.kind, *(("error", "error_name") if source.kind == "output" else ())):
             one = source._replace(kind=kind)
-            told = told_spec(typing.root_spec(one)), told_spec(typing.effective(one)), typing.required((one, ()))
+            told = told_spec(typing.root_spec(one)), told_spec(typing.effective(one)), required(typing, (one, ()))
             notes.add(one, told, typing.copied(one), typing.is_impossible((one, ())))
     for number, _step in enumerate(meaning.flow.steps):
         for path, read in meaning.read_at(number):

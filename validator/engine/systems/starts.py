@@ -107,7 +107,7 @@ class Starts:
     def doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
         """The references of each step or sub-step that may be undefined; None for those that never exist."""
         result: dict[tuple[int, int | None], dict[Names, bool | None]] = {}
-        for reading, _ in self.analyses.assignment.doubtful:
+        for reading, _, _ in self.analyses.assignment.doubtful:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = True
         for reading in self.analyses.assignment.never_defined:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = None

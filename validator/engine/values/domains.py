@@ -364,7 +364,7 @@ class Domains:
                 found = replace(found, items=self._items(source, fields))
         else:
             found = self._of_type(spec, source, fields)
-        is_optional = bool(fields) and not self._is_required(source, fields, view.optional)
+        is_optional = bool(fields) and not self._is_required(source, fields, view.may_lack)
         return replace(found, undefined=True) if is_optional else found
 
     def _made(self, source: Source, fields: tuple[str, ...]) -> Domain:
