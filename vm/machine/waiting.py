@@ -94,6 +94,8 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         yield
         return
     before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    if before != -1:  # a loop of the caller takes its signals from there
+        signal.set_wakeup_fd(before)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -280,6 +281,11 @@ def test_ctrl_c_wakes_a_loop_that_goes_to_sleep() -> None:
     vm = unchecked({"read": read, "write": read})
     vm.run_sync(program(tool("a", "read"), tools=TOOLS))
     assert (len(found), found[0] != -1, signal.set_wakeup_fd(-1)) == (1, True, -1)
+    with socket.socket() as theirs:
+        theirs.setblocking(False)
+        signal.set_wakeup_fd(theirs.fileno())
+        vm.run_sync(program(tool("a", "read"), tools=TOOLS))
+        assert found[1] == signal.set_wakeup_fd(-1) == theirs.fileno(), "a loop of the caller gets its signals"
     signal.signal(signal.SIGINT, lambda *_: None)
     vm.run_sync(program(tool("a", "read"), tools=TOOLS))
-    assert found[1] == -1, "the handler is not ours"
+    assert found[2] == -1, "the handler is not ours"
