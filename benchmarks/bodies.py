@@ -26,6 +26,20 @@ RULED: Final = (100, 400)
 PATIENCE: Final = 3_600
 """Seconds for the proofs of one program: the clock stops none of them."""
 
+Case = tuple[Program, dict[str, Any]]
+"""A program with its inputs."""
+
+IN_A_ROW: Final = "one after the other"
+HANDED: Final = "a `set` for each call"
+AT_ONCE: Final = "four looks at once"
+COMPARED: Final = {
+    "items of four steps": [IN_A_ROW],
+    "calls of four steps": [IN_A_ROW, HANDED],
+    f"items, {BESIDE} at once": [IN_A_ROW, AT_ONCE],
+    f"branches, {BESIDE} at once": [IN_A_ROW, AT_ONCE],
+}
+"""How the steps of each program are written flat: as strictly as can be, and with what they do the same as it."""
+
 TOOLS: Final = {
     "look": {"effect": "read", "args": {"n": {"type": "integer"}}, "returns": {"type": "integer"}},
     "pay": {"effect": "write", "idempotent": True, "args": {"n": {"type": "integer"}}},
@@ -72,6 +86,28 @@ def flat() -> Program:
     return _program("flat", [*steps, {"id": "done", "type": "end"}])
 
 
+def handed_over() -> Program:
+    """Return the same steps one after the other, with a step before each four that sets the argument of a call."""
+    steps: list[dict[str, Any]] = []
+    for number in range(ITEMS):
+        steps += [{"id": f"hand{number}", "type": "set", "set": {f"item{number}": number}}]
+        steps += going_on(alone(f"$item{number}", str(number)), f"hand{number + 1}" if number + 1 < ITEMS else "done")
+    return _program("handed-over", [*steps, {"id": "done", "type": "end"}], language=2)
+
+
+def looks_at_once() -> Program:
+    """Return the same steps, with the four looks that run at once as sub-steps, and the others one after the other."""
+    steps: list[dict[str, Any]] = []
+    for first in range(0, ITEMS, BESIDE):
+        four = {number: alone(number, str(number)) for number in range(first, first + BESIDE)}
+        looks = [own[0] for own in four.values()]
+        steps += [{"id": f"all{first}", "type": "parallel", "parallel_steps": looks, "next_step": f"add{first}"}]
+        for number, own in four.items():
+            after = "done" if number + 1 == ITEMS else f"add{number + 1}" if number + 1 in four else f"all{number + 1}"
+            steps += going_on(own[1:], after)
+    return _program("looks-at-once", [*steps, {"id": "done", "type": "end"}], language=2)
+
+
 def of_calls() -> Program:
     """Return a program that calls another one, of the same four steps, so many times."""
     inputs = {"item": {"type": "integer"}}
@@ -103,6 +139,12 @@ def alone(item: object, last: str) -> list[dict[str, Any]]:
     steps[1]["set"] = {f"sum{last}": f"1 + $look{last}.output"}
     steps[2]["condition"] = f"$sum{last} > 0"
     return steps
+
+
+def going_on(steps: list[dict[str, Any]], to: str) -> list[dict[str, Any]]:
+    """Return the steps of a body, of which the last one goes on to a step instead of ending it."""
+    last = {name: value for name, value in steps[-1].items() if name != "is_terminal"}
+    return [*steps[:-1], {**last, "next_step": to}]
 
 
 def many(count: int, *, are_ruled: bool = False) -> Program:
@@ -144,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bodies", type=int, nargs=2, default=BODIES, help="the sizes of programs that are checked")
     parser.add_argument("--ruled", type=int, nargs=2, default=RULED, help="the sizes of those with a rule in each body")
     given = parser.parse_args(arguments)
-    head = ["", "in memory", "on SQLite", "commits"]
+    head = ["", "flat", "in memory", "on SQLite", "records", "commits"]
     table("a run with bodies, of the same steps written flat", head, run_rows(given.rounds))
     rounds = max(1, given.rounds // 3)
     rows = [grown("one rule", given.bodies, rounds), grown("a rule in each", given.ruled, rounds, are_ruled=True)]
@@ -152,37 +194,49 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_rows(rounds: int) -> list[list[str]]:
-    """Return the rows of the runs with bodies, each as a multiple of the run of the same steps written flat."""
+    """Return a row for each program with bodies and each way to write its steps flat, as a multiple of that."""
+    bodied, written = programs()
+    runs = [*bodied.values(), *written.values()]
+    in_memory = take_runs(MemoryJournal(), runs, rounds)
+    with TemporaryDirectory() as folder:
+        with closing(SQLiteJournal(Path(folder) / "runs.db")) as journal:
+            on_disk = take_runs(journal, runs, rounds)
+        with listening() as heard, closing(SQLiteJournal(Path(folder) / "heard.db")) as journal:
+            counted = [_counted(journal, heard, one) for one in runs]
+    places = {name: place for place, name in enumerate([*bodied, *written])}
+    rows = []
+    for name, flats in COMPARED.items():
+        for other in flats:
+            one, of = places[f"{ITEMS} {name}"], places[other]
+            ratios = [multiple(times[one], times[of]) for times in (in_memory, on_disk)]
+            shares = [*ratios, counted[one][0] / counted[of][0]]
+            rows.append([f"{ITEMS} {name}", other, *(f"{share:.2f}" for share in shares), str(counted[one][1])])
+    return rows
+
+
+def programs() -> tuple[dict[str, Case], dict[str, Case]]:
+    """Return the programs with bodies, and the ways to write their steps flat, by name, with their inputs."""
     items = {"items": list(range(ITEMS))}
-    programs: dict[str, tuple[Program, dict[str, Any]]] = {
+    bodied: dict[str, Case] = {
         f"{ITEMS} items of four steps": (of_bodies(), items),
         f"{ITEMS} calls of four steps": (of_calls(), {}),
         f"{ITEMS} items, {BESIDE} at once": (at_once(), items),
         f"{ITEMS} branches, {BESIDE} at once": (of_branches(), {}),
-        "flat": (flat(), {}),
     }
-    runs = [*programs.values()]
-    in_memory = _ratios(MemoryJournal(), runs, rounds)
-    with TemporaryDirectory() as folder:
-        with closing(SQLiteJournal(Path(folder) / "runs.db")) as journal:
-            on_disk = _ratios(journal, runs, rounds)
-        with listening() as heard, closing(SQLiteJournal(Path(folder) / "heard.db")) as journal:
-            commits = [_commits(journal, heard, one) for one in runs]
-    return [list(row) for row in zip(programs, in_memory, on_disk, commits, strict=True)]
+    return bodied, {IN_A_ROW: (flat(), {}), HANDED: (handed_over(), {}), AT_ONCE: (looks_at_once(), {})}
 
 
-def _commits(journal: Journal, heard: list[Commit], one: tuple[Program, dict[str, Any]]) -> str:
-    """Return the number of commits of a run."""
+def _counted(journal: Journal, heard: list[Commit], one: Case) -> tuple[int, int]:
+    """Return the number of records of a run, and that of its commits."""
     heard.clear()
-    run(ExecutionVM(Tools(), None, journal, checker=None), *one)
-    return str(len(heard))
+    vm, (program, inputs) = ExecutionVM(Tools(), None, journal, checker=None), one
+    return vm.run_sync(program, inputs).seq + 1, len(heard)
 
 
-def _ratios(journal: Journal, runs: Sequence[tuple[Program, dict[str, Any]]], rounds: int) -> list[str]:
-    """Return the CPU of each run as a multiple of that of the last one."""
+def take_runs(journal: Journal, runs: Sequence[Case], rounds: int) -> list[list[float]]:
+    """Return the CPU of each run in each round."""
     vm = ExecutionVM(Tools(), None, journal, checker=None)
-    *times, written = take_turns([partial(run, vm, *one) for one in runs], rounds)
-    return [*(f"{multiple(one, written):.2f}" for one in times), "1"]
+    return take_turns([partial(run, vm, *one) for one in runs], rounds)
 
 
 def grown(name: str, sizes: Sequence[int], rounds: int, *, are_ruled: bool = False) -> list[str]:

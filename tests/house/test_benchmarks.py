@@ -325,8 +325,17 @@ def test_the_tables_of_the_machine_print(monkeypatch: pytest.MonkeyPatch, capsys
 def test_the_tables_of_bodies_print(capsys: pytest.CaptureFixture[str]) -> None:
     bodies.main(["--rounds", "1", "--bodies", "2", "4", "--ruled", "2", "4"])
     printed = capsys.readouterr().out
-    commits = [int(found) for found in re.findall(r"^100 .+ +\d+\.\d\d +\d+\.\d\d +(\d+)$", printed, re.MULTILINE)]
-    assert len(commits) == 4, printed
+    rows = re.findall(r"^100 (.+?)  +(.+?)  +\d+\.\d\d +\d+\.\d\d +(\d+\.\d\d) +(\d+)$", printed, re.MULTILINE)
+    assert [row[:3] for row in rows] == [
+        ("items of four steps", "one after the other", "1.25"),
+        ("calls of four steps", "one after the other", "1.74"),
+        ("calls of four steps", "a `set` for each call", "1.40"),
+        ("items, 4 at once", "one after the other", "1.50"),
+        ("items, 4 at once", "four looks at once", "1.41"),
+        ("branches, 4 at once", "one after the other", "1.62"),
+        ("branches, 4 at once", "four looks at once", "1.53"),
+    ]
+    commits = [int(row[3]) for row in rows]
     assert max(commits) <= 5, "reads are written together, beside each other, too"
     for rules in ("one rule", "a rule in each"):
         assert re.search(rf"^4 of 2, {rules} +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE), printed
