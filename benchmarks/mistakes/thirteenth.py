@@ -89,10 +89,10 @@ THIRTEENTH: Final = (
             (
                 "vm/machine/branches.py",
                 """\
-    return [(ids[number], found[number]) for number in layout.written if number in found]
+    return [(plan.steps[layout.branches[number]].id, found[number]) for number in layout.written if number in found]
 """,
                 """\
-    return [(ids[number], failure) for number, failure in found.items()]
+    return [(plan.steps[layout.branches[number]].id, failure) for number, failure in found.items()]
 """,
             ),
         ),
