@@ -83,6 +83,11 @@ _SEE: Final = "SELECT run FROM runs WHERE run = :run AND fence = :fence AND kept
 _EXPIRE: Final = "UPDATE runs SET expires = ? WHERE run = ? AND fence = ?"
 
 
+def _lines(run: str, entries: Iterable[Entry]) -> list[tuple[str, int, bytearray, bytearray]]:
+    """Return the values of `_ADD`. Python's module asks what a `bytes` conforms to, which takes longer than a copy."""
+    return [(run, seq, bytearray(record), bytearray(digest)) for seq, record, digest in entries]
+
+
 class SQLiteJournal:
     """Runs in the SQLite file at `path`, which is created if it does not exist and `create` is true.
 
@@ -105,30 +110,28 @@ class SQLiteJournal:
         self.vault: Vault = self._values if keys is None else EncryptedVault(self._values, keys)
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
-        assert append.expected == -1, "a new run has no entry before its first"
-        last = append.entries[-1]
-        assert last.seq == len(append.entries) - 1, "entries are numbered from 0 without a gap"
-        lease = Lease(append.run, 1, append.now + ttl)
-        state = (append.run, program, append.status, last.seq, last.digest, append.signature)
-        with self._file.writing(durable=append.durable) as connection:
-            if not connection.execute(
-                _CREATE, (*state, append.now, append.now, holder, lease.expires, append.due)
-            ).rowcount:
+        run, expected, entries, status, now, durable, signature, due = append
+        assert expected == -1, "a new run has no entry before its first"
+        last = entries[-1]
+        assert last.seq == len(entries) - 1, "entries are numbered from 0 without a gap"
+        state = (run, program, status, last.seq, bytearray(last.digest), signature, now, now, holder, now + ttl, due)
+        with self._file.writing(durable=durable) as connection:
+            if not connection.execute(_CREATE, state).rowcount:
                 return None
-            connection.executemany(_ADD, [(append.run, *entry) for entry in append.entries])
-        return lease
+            connection.executemany(_ADD, _lines(run, entries))
+        return Lease(run, 1, now + ttl)
 
     def append(self, append: Append, fence: int | None) -> None:
         run, expected, entries, status, now, durable, signature, due = append
         last = entries[-1]
         assert last.seq == expected + len(entries), "entries follow the expected one without a gap"
         with self._file.writing(durable=durable) as connection:
-            state, at = (status, last.seq, last.digest, signature, now), (run, expected, fence)
+            state, at = (status, last.seq, bytearray(last.digest), signature, now), (run, expected, fence)
             goes_on = due is not None and connection.execute(_GO_ON, (*state, *at, due)).rowcount
             if not goes_on and not connection.execute(_ADVANCE, (*state, due, *at)).rowcount:
                 has = connection.execute(_FENCE, (run,)).fetchone()
                 raise append_refused(append, fence, has)
-            connection.executemany(_ADD, [(run, *entry) for entry in entries])
+            connection.executemany(_ADD, _lines(run, entries))
 
     def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | None:
         # Durable, so that no fencing number is ever given twice.

@@ -76,6 +76,7 @@ class DatabaseFile:
             self._make_file()
         with self._explained("opened"):
             self._connection = self._connect(create)
+        self._execute = self._connection.cursor().execute  # that of the connection makes a cursor for each statement
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -97,7 +98,7 @@ class DatabaseFile:
         self._lock.acquire()
         try:
             self._synchronize(self._layout.synchronous if durable else "NORMAL")
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._execute("BEGIN IMMEDIATE")
         except BaseException as error:
             self.finish(error)
             raise
@@ -107,7 +108,7 @@ class DatabaseFile:
         """Commit the transaction, or roll it back after a failure."""
         try:
             if failure is None:
-                self._connection.execute("COMMIT")
+                self._execute("COMMIT")
             elif isinstance(failure, sqlite3.Error):
                 raise failure
         except sqlite3.Error as error:
@@ -151,7 +152,7 @@ class DatabaseFile:
     def _synchronize(self, level: str) -> None:
         # Only if it changes, because it costs as much as a statement.
         if level != self._synchronous:
-            self._connection.execute(f"PRAGMA synchronous = {level}")
+            self._execute(f"PRAGMA synchronous = {level}")
             self._synchronous = level
 
     def _make_file(self) -> None:
