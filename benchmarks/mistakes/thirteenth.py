@@ -196,10 +196,10 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
             (
                 "vm/machine/forks.py",
                 """\
-    return tuple.__new__(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
+    return packed(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
 """,
                 """\
-    found = tuple.__new__(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
+    found = packed(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
     return found._replace(cost=state.cost)
 """,
             ),

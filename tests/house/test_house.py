@@ -169,7 +169,6 @@ CORE = (
         "effects",
         "events",
         "forks",
-        "holed",
         "items",
     ),
     *(

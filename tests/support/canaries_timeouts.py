@@ -37,7 +37,7 @@ def looks_before_the_pause(patch: pytest.MonkeyPatch) -> None:
         Driver,
         "attempt",
         ("    if is_retry and not is_started:\n", f"{look}    if is_retry and not is_started:\n"),
-        (" or (state.ends_by and is_out_of_time(self))):", "):"),
+        (" or (state.ends_by and is_out_of_time(self)))", ")"),
     )
 
 

@@ -48,7 +48,8 @@ def starts_under_any_policies(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_behind_the_decision(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "attempt", ("if is_held(self, plan):", "await look(self)\n    if is_held(self, plan):"))
+    held = "if is_late or is_held(self, plan):"
+    rewrite(patch, Driver, "attempt", (held, f"await look(self)\n    {held}"))
 
 
 def drives_any_version(patch: pytest.MonkeyPatch) -> None:

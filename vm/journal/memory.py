@@ -76,13 +76,14 @@ class MemoryJournal:
         self._held: dict[str, str] = {}
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
+        run, entries = append.run, append.entries
         assert append.expected == -1, "a new run has no entry before its first"
-        assert append.entries[-1].seq == len(append.entries) - 1, "entries are numbered from 0 without a gap"
-        lease = Lease(append.run, 1, append.now + ttl)
+        assert entries[-1].seq == len(entries) - 1, "entries are numbered from 0 without a gap"
+        lease = Lease(run, 1, append.now + ttl)
         stored = _Run(append, program, lease, holder)
         with self._lock:
-            is_new = append.run not in self._kept and self._runs.setdefault(append.run, stored) is stored
-            self._order.setdefault(append.run, len(self._order))
+            is_new = run not in self._kept and self._runs.setdefault(run, stored) is stored
+            self._order.setdefault(run, len(self._order))
             return lease if is_new else None
 
     def append(self, append: Append, fence: int | None) -> None:

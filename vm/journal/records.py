@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from stepward.vm.journal.canonical import canonical
-from stepward.vm.journal.store import Entry, JournalError
+from stepward.vm.journal.store import Entry, JournalError, packed
 
 VERSIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 """Versions of a record. The second adds LATER_KINDS and LATER_NOTES, the third BODY_KINDS and records with a frame, the
@@ -89,8 +89,7 @@ def write_record(seq: int, prev: bytes, kind: str, body: str, note: str, at: int
     """
     text = f'{{"at":{at},"body":{body},"kind":"{kind}","note":{note},"prev":"{prev.hex()}","seq":{seq},"v":{version}}}'
     record = text.encode()
-    # As `Entry`, which is a Python function.
-    return tuple.__new__(Entry, (seq, record, sha256(RECORD_TAG + record).digest()))
+    return packed(Entry, (seq, record, sha256(RECORD_TAG + record).digest()))
 
 
 def read_record(entry: Entry) -> Record:

@@ -14,6 +14,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from stepward.vm.errors import StepwardError
 
+packed: Final = tuple.__new__
+"""Makes a NamedTuple, of its type and all of its fields: the type itself is a Python function, which takes longer."""
+
 
 class JournalError(StepwardError):
     """A store can't be read or written, or its content is not a journal."""

@@ -56,11 +56,8 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     if len(items) > body.most:
         why = f"there are {len(items)} items, and {body.most} are the limit"
         return _unstarted(plan, state, step, visit, why, TOO_MANY_ITEMS)
-    if body.is_once:
-        happened = step.opened.event(FrozenMap(carry), visit, state.frame)
-    else:
-        said = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
-        happened = unsealed("opened", said) if plan.has_sensitive else event("opened", said)
+    said = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
+    happened = unsealed("opened", said) if plan.has_sensitive else event("opened", said)
     too_large = oversize(plan, state, step, carry) if may_be_oversize(state, happened) else None
     if too_large is not None:
         return _unstarted(plan, state, step, visit, too_large, BAD_VALUE)
@@ -98,14 +95,14 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
     if each.failed is None and each.item < len(each.items):
         name = (*state.frame, (step.id, each.visit, each.round, each.item))
         return item_started(step, each.visit, name)
-    failed = each.failed
+    said, failed = place_of(state, step.id, each.visit), each.failed
     if failed is None:
         too_large = oversize(plan, state, step, output_of(body, each), state.limits.state_bytes)
         if too_large is not None:
             why = "" if state.is_once_sized else f"`{step.id}` can't end: {too_large}"
             return ended(plan, state, "FAILED", "error", why)
-        return plan.steps[body.next].joined.event("success", each.visit, state.frame)
-    return failed_items(plan, state, step, place_of(state, step.id, each.visit), each.round, failed)
+        return event("joined", said | {"kind": "success", **plan.steps[body.next].left})
+    return failed_items(plan, state, step, said, each.round, failed)
 
 
 def failed_items(

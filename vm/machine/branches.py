@@ -104,7 +104,7 @@ def join(plan: Plan, state: State) -> Event:
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failures:
-        return last.joined.event("success", fork.visit, state.frame)
+        return event("joined", said | {"kind": "success", **last.left})
     own = [one for one in failures if one[1].name != DEPENDENCY] or failures
     said |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
     said |= named(plan, own[0][1].name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, assert_never
 
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
@@ -13,10 +14,9 @@ from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
-from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, made, unsealed
-from stepward.vm.machine.events import NOTHING as NO_NOTE
+from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
 from stepward.vm.machine.forks import leaves, owed
-from stepward.vm.machine.keys import FrameName, frame_text, shown
+from stepward.vm.machine.keys import FrameName, shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, successor_fields
 from stepward.vm.machine.sizes import oversize, recorded_size, refusal
@@ -45,8 +45,13 @@ def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
 
 def item_started(step: StepPlan, visit: int, frame: FrameName) -> Event:
     """Return the event with which an item of a step starts, or a branch."""
-    body = {"frame": frame, "step": step.id, "visit": visit}
-    return made("item", body, NO_NOTE, step.item.filled(frame_text(frame), visit, ()))
+    return event("item", {"frame": frame, "step": step.id, "visit": visit})
+
+
+def assignment(plan: Plan, state: State, step: StepPlan, visit: int, values: Mapping[str, Any]) -> Event:
+    """Return the event of what a step assigns."""
+    body = {**place_of(state, step.id, visit), "values": values, **step.left}
+    return unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
 
 
 def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
@@ -407,7 +412,10 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
     if result.answer == "output":
-        return call.texts.success.event(result.value, attempt.visit, attempt.frame, note)
+        body = {"kind": "success", **step.left, "output": result.value, "step": call.id, "visit": attempt.visit}
+        if attempt.frame:
+            body["frame"] = attempt.frame
+        return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
     body = place_of(state, call.id, attempt.visit)
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base

@@ -33,7 +33,7 @@ class Clock(Protocol):
 
 
 class DatedClock:
-    """A clock bounded to FIRST and LAST, because leases and records can't hold other times."""
+    """A clock of somebody else bounded to FIRST and LAST, because leases and records can't hold other times."""
 
     def __init__(self, inner: Clock) -> None:
         self.sleep = inner.sleep
@@ -47,7 +47,7 @@ class DatedClock:
 
 
 class SystemClock:
-    """The clock of this machine."""
+    """The clock of this machine; no system lets it be set before FIRST, or behind LAST."""
 
     def now(self) -> int:
         """Return microseconds since the epoch."""

@@ -9,7 +9,7 @@ from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import ErasedError, Secret, is_sealed, opened
 from stepward.vm.language.steps import ComputeStep
 from stepward.vm.language.steps.catching import BAD_OUTPUT, UNEXPECTED
-from stepward.vm.machine.calls import Visit, after, name_of, named, place_of
+from stepward.vm.machine.calls import Visit, after, assignment, name_of, named, place_of
 from stepward.vm.machine.data import filled, marked, refused
 from stepward.vm.machine.events import Event, event
 from stepward.vm.machine.plan import Computed
@@ -34,7 +34,7 @@ def enter_compute(at: Visit, compute: ComputeStep) -> Event:
         kind = "skipped" if compute.on_error == "skip" else "failed"
         said = {"error": found.error, "kind": kind, **place_of(state, step.id, visit)}
         return event("blocked", said | named(plan, found.name) | after(plan, step, kind, found.name))
-    return step.sets.event({step.computes: found.value}, visit, state.frame)
+    return assignment(plan, state, step, visit, {step.computes: found.value})
 
 
 def _computed(at: Visit, compute: ComputeStep) -> Computed:

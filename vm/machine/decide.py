@@ -26,6 +26,7 @@ from stepward.vm.machine.bodies import between_items, enter_each
 from stepward.vm.machine.branches import branch_started, enter_branches, is_joined, join
 from stepward.vm.machine.calls import (
     Visit,
+    assignment,
     ended,
     enter_calls,
     go_on,
@@ -244,8 +245,9 @@ def _enter_condition(plan: Plan, state: State, step: StepPlan, condition: Condit
                 break
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
-    way = taken if taken in step.branched else None
-    return step.branched[way].event(way, visit, state.frame)
+    branch = taken if taken in step.branches else None
+    to = step.transitions["uncovered"] if branch is None else step.branches[branch]
+    return event("branched", {**place_of(state, step.id, visit), "branch": branch, **successor_fields(plan.steps, to)})
 
 
 def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, visit: int) -> Event:
@@ -257,7 +259,7 @@ def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, vis
             values[name] = assigned if tree is None else computed(tree, Reader(plan, state.slots))
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
-    done = step.sets.event(values, visit, state.frame)
+    done = assignment(plan, state, step, visit, values)
     too_large = oversize(plan, state, step, values) if may_be_oversize(state, done) else None
     return done if too_large is None else _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
 

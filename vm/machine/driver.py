@@ -12,17 +12,16 @@ from stepward.vm.journal.canonical import Sealed, Secret
 from stepward.vm.journal.chain import read_together
 from stepward.vm.journal.records import read_record
 from stepward.vm.journal.sealing import seal
-from stepward.vm.journal.store import Append, AppendConflict, Entry, JournalError, Lease, LeaseLost
+from stepward.vm.journal.store import Append, AppendConflict, Entry, JournalError, Lease, LeaseLost, packed
 from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import judge
 from stepward.vm.machine.due import due_of
-from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, made, unsealed
+from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.holding import count, is_held, look, was_closed
-from stepward.vm.machine.holed import text_of
 from stepward.vm.machine.keeping import UNDER_WAY, Abandoned, Part
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
@@ -166,7 +165,9 @@ class Driver:
         state = apply(plan, before, happened)
         if plan.has_sensitive:
             self.known.learn(happened)
-        self._write(happened, at or self.setup.clock.now())
+        at = at or self.setup.clock.now()
+        self._last = entry = entry_of(happened, self._last, at)
+        self.pending.append((happened, at, entry))
         if happened.kind in _URGENCY:
             self.urgency = max(self.urgency, _URGENCY[happened.kind])
         if own is None:
@@ -178,10 +179,6 @@ class Driver:
         if state.status is not self.state.status:
             self.urgency = DURABLE
         self.state = state
-
-    def _write(self, happened: Event, at: int) -> None:
-        self._last = entry = entry_of(happened, self._last, at)
-        self.pending.append((happened, at, entry))
 
     async def flush(self) -> None:
         """Append the pending records; raises LeaseLost, or JournalError if the store fails."""
@@ -203,7 +200,7 @@ class Driver:
             signature = setup.key.sign_head(self.run, last.seq, last.digest)
         now, expected = setup.clock.now() / 1e6, self.committed[1].seq
         parts = (self.run, expected, entries, state.status, now, is_durable, signature, due_of(state))
-        append = tuple.__new__(Append, parts)  # as `Append`, which is a Python function
+        append = packed(Append, parts)
         try:
             await setup.io(setup.journal.append, append, self.lease.fence)
         except AppendConflict:
@@ -222,7 +219,7 @@ class Driver:
             record = read_record(entry)
             if record.kind not in _FOREIGN or record.prev != last.digest.hex():
                 raise LeaseLost(f"somebody else drives run `{self.run}` by now")
-            state = apply(self.plan, state, event(record.kind, record.body, record.note))  # type: ignore[arg-type]
+            state = apply(self.plan, state, Event(record.kind, record.body, record.note, ""))
             last = entry
         if not foreign:
             raise LeaseLost(f"the journal of run `{self.run}` is shorter than it was")
@@ -235,7 +232,8 @@ class Driver:
             if state.is_cancelled and happened.kind == "intent" and call in self._intended:
                 continue  # its call has not started, and need not any more
             state = apply(self.plan, state, happened)
-            self._write(happened, at)
+            self._last = entry = entry_of(happened, self._last, at)
+            self.pending.append((happened, at, entry))
         self.state = state
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -294,17 +292,17 @@ class Driver:
         if is_retry and not is_started:
             await self.pause(call, nullcontext)
         state = self.state
-        if not is_started and (state.is_cancelled or self.stops() or (state.ends_by and is_out_of_time(self))):
+        is_late = not is_started and (state.is_cancelled or self.stops() or (state.ends_by and is_out_of_time(self)))
+        if is_late or is_held(self, plan):
             return
         note: dict[str, Any] = {"attempt": attempt, "performance": performance}
-        if is_held(self, plan):
-            return
         token = await self._intend(plan, call, note) if plan.has_intent else ""
         if self.urgency or self._is_overdue():
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
-        self._intended.discard((step, frame))
+        if plan.has_intent:
+            self._intended.discard((step, frame))
         most = self.most
         replies = setup.replies
         key = None if replies is None else replies.key(plan, call, self.known)
@@ -326,7 +324,7 @@ class Driver:
         else:
             digest, timeout, returns = self.plan.digest, plan.timeout, plan.returns
             place = (digest, self.run, step, visit, attempt, performance, token, timeout, returns, frame)
-            context = tuple.__new__(ToolContext, place)  # as `ToolContext`, which is a Python function
+            context = packed(ToolContext, place)
             result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
         if parts is not None:
             del self.under_way[frame, sub]
@@ -429,17 +427,11 @@ class Driver:
             token = Token.new(self.run, self.setup.random)
             said["token"] = token.digest(self.plan.digest, call.step, call.visit, frame)
             self.secrets[reference] = token.secret.encode()
-        args, governed = call.args or FrozenMap(), self.state.governed
-        place = {"step": call.step, "visit": call.visit, **({"frame": frame} if frame else {})}
-        body = {**place, "args": args, "policies": self.plan.digests_under(governed), "tool": plan.tool}
-        if self.plan.has_sensitive:
-            happened = unsealed("intent", body, said)
-        elif governed:
-            happened = event("intent", body, said)
-        else:
-            text = plan.texts.intent.filled(plan.args_text or text_of(args), call.visit, frame)
-            happened = made("intent", body, said, text)
-        self.record(happened)
+        args, policies = call.args or FrozenMap(), self.plan.digests_under(self.state.governed)
+        body = {"args": args, "policies": policies, "step": call.step, "tool": plan.tool, "visit": call.visit}
+        if frame:
+            body["frame"] = frame
+        self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
         self._intended.add((call.step, frame))
         self.urgency = max(self.urgency, DURABLE if plan.is_durable else COMMITS if plan.is_model else ANY_TIME)
         return token.text() if token is not None else ""
@@ -448,8 +440,9 @@ class Driver:
         """Record the outcome of an attempt, and return its event."""
         here, too_large = self.here(call), None
         happened = judge(self.plan, here, call, result, note)
-        name = "output" if "output" in happened.body else "request"
-        if name in happened.body:
+        body = happened.body
+        name = "output" if "output" in body else "request"
+        if name in body:
             is_secret = self.plan.has_sensitive
             if is_secret:
                 happened = self._sealed(happened)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
-from stepward.vm.journal.canonical import TAG, canonical, portable, quoted
+from stepward.vm.journal.canonical import TAG, canonical, portable
 from stepward.vm.journal.records import version_of, write_record
-from stepward.vm.journal.store import Entry
+from stepward.vm.journal.store import Entry, packed
 from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.machine.keys import FrameName
 
@@ -68,17 +68,12 @@ _PLAIN: Final = frozenset({"frame", "kind", "visit"})
 
 def event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
     """Return an event with the canonical text of its body."""
-    data = {
+    data = body
+    for name, value in body.items():
         # Most fields are ids and words, which a journal has as they are.
-        name: value if (type(value) is str and value[:1] != TAG) or name in _PLAIN else portable(value)
-        for name, value in body.items()
-    }
-    return made(kind, body, note, canonical(data))
-
-
-def made(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any], text: str) -> Event:
-    """Return an event whose text is known."""
-    return tuple.__new__(Event, (kind, body, note, text))  # as `Event`, which is a Python function
+        if value and (type(value) is not str or value[0] == TAG) and name not in _PLAIN:
+            data = {**data, name: portable(value)}
+    return packed(Event, (kind, body, note, canonical(data)))
 
 
 def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
@@ -86,29 +81,11 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
     return Event(kind, body, note, "")
 
 
-_TIMES: Final = ["attempt", "performance", "started", "took"]
-_KEY: Final = ["attempt", "performance", "key"]
-_FIRST: Final = ["limits", "run"]
-"""The names in the notes of most records: of numbers, of a digest that is a key, and of an id. No version of a record
-added them."""
-
-
 def entry_of(happened: Event, last: Entry, at: int) -> Entry:
     """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
-    kind, body, note, text = happened
-    names, later = [*note], NOTHING
-    if names == _TIMES:
-        attempt, performance, started, took = note.values()
-        said = f'{{"attempt":{attempt},"performance":{performance},"started":{started},"took":{took}}}'
-    elif names == _KEY:
-        attempt, performance, key = note.values()
-        said = f'{{"attempt":{attempt},"key":"{key}","performance":{performance}}}'
-    elif names == _FIRST:
-        (output, state, steps), run = note.values()
-        said = f'{{"limits":[{output},{state},{steps}],"run":{quoted(run)}}}'
-    else:
-        said, later = canonical(note) if note else "{}", note
-    return write_record(last.seq + 1, last.digest, kind, text, said, at, version_of(kind, body, later))
+    (kind, body, note, text), (seq, _, prev) = happened, last
+    said, version = canonical(note) if note else "{}", version_of(kind, body, note)
+    return write_record(seq + 1, prev, kind, text, said, at, version)
 
 
 class Idle(NamedTuple):
@@ -180,7 +157,7 @@ class Result(NamedTuple):
 
 def output_of(value: Any) -> Result:
     """Return the result of an attempt that came to a frozen value."""
-    return tuple.__new__(Result, ("output", value, "", "", FREE, False, UNEXPECTED))  # as `Result`
+    return packed(Result, ("output", value, "", "", FREE, False, UNEXPECTED))
 
 
 Action = Event | Calls | Idle

@@ -40,7 +40,7 @@ from stepward.vm.machine.data import completed
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
-from stepward.vm.machine.events import NOTHING
+from stepward.vm.machine.events import NOTHING, event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.migration import Migrations
 from stepward.vm.machine.models import Model
@@ -133,7 +133,7 @@ class ExecutionVM(Migrations):
             checker = checker if checker in (None, unnamed) else observer.checks(checker)
         if not 0 < lease_seconds <= LONGEST_LEASE:
             raise ValueError(f"`lease_seconds` is a number of seconds above 0, and {LONGEST_LEASE:,} at most")
-        watch = DatedClock(SystemClock() if clock is None else clock)
+        watch: Clock = SystemClock() if clock is None else DatedClock(clock)
         replies = _replies(cache, model)
         super().__init__(
             Setup(
@@ -215,7 +215,8 @@ class ExecutionVM(Migrations):
 
         Without a lease the run is durable on return, and its tools may be those of another machine.
         """
-        given, why = completed(_frozen(inputs or {}, self.limits.state_bytes), plan.input_types)
+        frozen = _frozen(inputs, self.limits.state_bytes) if inputs else {}
+        given, why = completed(frozen, plan.input_types)
         if why is not None:
             raise input_refused(why, plan.input_types)
         run = f"run-{self._setup.random(16).hex()}" if run_id is None else run_id
@@ -339,7 +340,8 @@ class ExecutionVM(Migrations):
         start = self.clock.now()
         note = {"limits": self._limits, "run": run, **who, **limit_note(plan, start)}
         driver = Driver(setup, plan, run, before(plan), _NO_ENTRY, _NO_LEASE)
-        driver.record(plan.start.event(FrozenMap(inputs), more, note, is_sealed=plan.has_sensitive), start)
+        body = {"inputs": FrozenMap(inputs), **plan.start, **more}
+        driver.record((unsealed if plan.has_sensitive else event)("started", body, note), start)
         first = driver.pending[0][2]
         size = len(first.record)
         if plan.has_sensitive:  # the record has references in place of values

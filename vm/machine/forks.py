@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stepward.vm.errors import StepwardError
+from stepward.vm.journal.store import packed
 from stepward.vm.machine.events import IN_DOUBT, RUNNING, SUSPENDED, Event
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Plan
@@ -27,7 +28,7 @@ def seen_by(plan: Plan, state: State, number: int) -> State:
     assert fork is not None
     own = fork.branches[number].state
     assert own is not None, "the branch has started and not ended"
-    seen: State = tuple.__new__(State, own[:OWN_PARTS] + state[OWN_PARTS:])
+    seen: State = packed(State, own[:OWN_PARTS] + state[OWN_PARTS:])
     if own.monitors is state.monitors:
         return seen
     return seen._replace(monitors=plan.watch.shared(own.monitors, state.monitors, owner_of(plan, fork, number)))
@@ -54,7 +55,7 @@ def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
         fork = fork.changed(number, Branch(*result[:-1], own.monitors))
         status = _status(plan, fork, own)
     changed = (fork, status, monitors)
-    return tuple.__new__(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
+    return packed(State, state[:OUTER_PARTS] + changed + own[OWN_PARTS:])
 
 
 def _status(plan: Plan, fork: Fork, own: State) -> str:

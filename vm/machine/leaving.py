@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from stepward.vm.journal.store import packed
 from stepward.vm.language.steps.catching import DECLARED, UNCOVERED
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import same
@@ -74,20 +75,19 @@ def leave(
     if to >= 0 and ending is not None:
         after = {"slots": slots, "steps": steps, "size": size, "monitors": monitors}
         return close(plan, state.changed(after), step, event, transition)
-    status, reason, at = state.status, state.reason, state.at
     if to >= 0:
-        at = to
+        status, reason, at = state.status, state.reason, to
         if body.get("next") != plan.steps[to].id:
             raise MisfitError(f"control goes from `{step.id}` to `{plan.steps[to].id}`, not to `{body.get('next')}`")
     else:
         assert ending is not None
-        status, reason = ending
+        (status, reason), at = ending, state.at
         if body.get("ends") != status or body.get("reason") != reason:
             raise MisfitError(f"the run ends {status} after `{step.id}`")
     trace = traced(state.trace, event)
     # As `changed`, of which most steps would change ten parts; nothing is left while branches run.
     changed = (reason, at, slots, None, idle, size, trace, None, status, monitors, steps)
-    left: State = tuple.__new__(State, state[:STAYING] + changed + state[OWN_PARTS + 1 :])
+    left: State = packed(State, state[:STAYING] + changed + state[OWN_PARTS + 1 :])
     return left._replace(error=body["error"]) if "ends" in body and "error" in body else left
 
 

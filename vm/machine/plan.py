@@ -42,7 +42,6 @@ from stepward.vm.language.steps.wait import microseconds
 from stepward.vm.language.transitions import Transition
 from stepward.vm.language.types import TypeSpec, is_sensitive, patterns_of
 from stepward.vm.machine.events import Call, Calls
-from stepward.vm.machine.holed import Holed, Start, Texts, text_of
 from stepward.vm.machine.monitors import Watch
 from stepward.vm.machine.runnable import require_runnable
 from stepward.vm.machine.slots import UNDEFINED, empty, put
@@ -81,8 +80,6 @@ class Terms(NamedTuple):
 class CallPlan:
     """A call to a model or a tool, as a step or as a sub-step of a parallel one."""
 
-    texts: Texts
-
     def __init__(self, call: LlmCall | ToolCall, sub: int, plan: Plan) -> None:
         self.id, self.sub, self.call = call.id, sub, call
         self.output, self.error = plan.slot((call.id, "output")), plan.slot((call.id, "error"))
@@ -117,11 +114,9 @@ class CallPlan:
         self.errors = spec.errors or ()
         self.tool_facts = plan.meaning.tool
         self.first: Calls | None = None
-        self.args_text = ""
         is_free = not any(terms.policies for terms in plan.terms)
         if isinstance(call, ToolCall) and self.arg_types is None and is_free and not any(embedded(call.args)):
-            args = fill(call.args, _absent)
-            self.first, self.args_text = Calls((Call(sub, call.id, 1, 1, 1, args),)), text_of(args)
+            self.first = Calls((Call(sub, call.id, 1, 1, 1, fill(call.args, _absent)),))
 
     def retry_of(self, name: str) -> Retry | None:
         """Return the entry of `retry` that holds for an error of this name, or None."""
@@ -144,18 +139,13 @@ class StepPlan:
     """A step of the program's list. `is_parallel`: its calls are sub-steps. `subs` are the positions of calls by id.
 
     `is_computed`: it is a `compute` step; `computes` is the name of its value in records, `returns` its type.
-    `item` is the record with which an item or a branch starts, `opened` that of a call, `joined` that of the success of
-    bodies, `sets` that of what the step assigns, and `branched` are those of the branches that it takes, None for none.
+    `left` are the fields of a record by which its success leaves the step, unless it has sub-steps.
     """
-
-    opened: Holed
-    joined: Holed
 
     def __init__(self, position: int, step: AnyStep, plan: Plan) -> None:
         self.position, self.id, self.step = position, step.id, step
         self.is_parallel = isinstance(step, ParallelStep)
         self.is_fork, self.is_stage = isinstance(step, ParallelStep) and bool(step.branches), isinstance(step, Stage)
-        self.item = Holed("item", {"step": step.id}, "frame", is_framed=False)
         self.visits = NOWHERE if self.is_stage else plan.slot((step.id, "#visits"))
         self.max_visits = step.max_visits
         self.transitions: dict[str, Transition] = {}
@@ -173,6 +163,8 @@ class StepPlan:
         self.concurrency = step.max_concurrency if isinstance(step, ParallelStep) else None
         self.part: tuple[int, None] = (position, None)
         self.succeeds = self.transitions.get("success", Transition("success", NOWHERE))
+        steps = plan.program.layout.steps
+        self.left = {} if self.is_parallel else successor_fields(steps, self.succeeds)
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
         self.output = self.error = self.error_name = self.variable = NOWHERE
         if isinstance(step, Failing):
@@ -198,7 +190,6 @@ class StepPlan:
                 call.has_intent = True
                 call.before = frozenset(self.calls[one].id for one in before)
         self.is_in_branch = not layout.sibling_bodies.isdisjoint(owners)
-        self._keep_texts(plan, is_framed=bool(owners))
         for call in self.calls:
             call.programs += tuple(name for owner in around if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
@@ -207,24 +198,6 @@ class StepPlan:
         self.cost = 1 + len(step.sub_steps)
         # Of a call, the arguments come before the rules are asked, and so do the items of a for_each step.
         self.is_asked_first = self.is_parallel or not (self.calls or isinstance(step, ForEachStep))
-
-    def _keep_texts(self, plan: Plan, *, is_framed: bool) -> None:
-        steps, is_sealed = plan.program.layout.steps, plan.has_sensitive
-        uncovered = {None: self.transitions["uncovered"]} if "uncovered" in self.transitions else {}
-        self.branched = {
-            way: Holed("branched", {"step": self.id, **successor_fields(steps, to)}, "branch", is_framed=is_framed)
-            for way, to in (self.branches | uncovered).items()
-        }
-        left = {} if self.is_parallel else successor_fields(steps, self.succeeds)
-        if isinstance(step := self.step, Stage):
-            self.joined = Holed("joined", {"step": step.owner, **left}, "kind", is_framed=is_framed)
-        if isinstance(step, InvokeStep):
-            said = {"items": step.items, "step": self.id}
-            self.opened = Holed("opened", said, "carry", is_framed=is_framed, is_sealed=is_sealed)
-        self.sets = Holed("assigned", {"step": self.id, **left}, "values", is_framed=is_framed, is_sealed=is_sealed)
-        for call in self.calls:
-            policies = plan.policy_digests
-            call.texts = Texts.of(call.id, call.tool, left, policies, is_framed=is_framed, is_sealed=is_sealed)
 
     def leaving(self, kind: str, name: str) -> Transition | None:
         """Return the transition of an outcome, None if there is none; `name` is that of the error."""
@@ -320,8 +293,9 @@ class Plan:
         self.meaning = meaning or meaning_under(program, self.policies)
         self.patterns = self._dialect()
         self.has_sensitive = any(map(is_sensitive, self._types()))
-        fields = {"policies": self.policy_digests, "program": self.digest, "waived": tuple(sorted(self.waived))}
-        self.start = Start(fields | ({} if self.patterns is None else {"patterns": self.patterns}))
+        start = {"policies": self.policy_digests, "program": self.digest, "waived": tuple(sorted(self.waived))}
+        self.start = start | ({} if self.patterns is None else {"patterns": self.patterns})
+        """The fields of the first record of its runs that all of them have."""
         require_runnable(self.meaning)
         self._slots: dict[Names, int] = {}
         self._located: dict[Names, tuple[int, Names] | None] = {}

@@ -10,6 +10,7 @@ from stepward.vm.errors import UndefinedReferenceError
 from stepward.vm.expressions.fields import part, written
 from stepward.vm.journal.canonical import Sealed, Secret, canonical, is_sealed, opened, portable
 from stepward.vm.journal.records import NO_DIGEST
+from stepward.vm.journal.store import packed
 from stepward.vm.machine.events import RUNNING
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.plan import Names, Plan, StepPlan
@@ -66,7 +67,7 @@ class CallState(NamedTuple):
         parts = list(self[:])
         for name, value in changes.items():
             parts[_PLACES_OF_CALL[name]] = value
-        return tuple.__new__(CallState, parts)
+        return packed(CallState, parts)
 
 
 def _changed_call(call: CallState, /, **changes: Any) -> CallState:
@@ -186,8 +187,7 @@ class Fork(NamedTuple):
             running = tuple(sorted(names.values()))
             begun += before.state is None and not before.is_done
             has_failed = has_failed or branch.failure is not None
-        # As `Fork`, which is a Python function.
-        return tuple.__new__(Fork, (at, visit, tuple(many), items, turn, stops, running, names, begun, has_failed))
+        return packed(Fork, (at, visit, tuple(many), items, turn, stops, running, names, begun, has_failed))
 
 
 class _Parts(NamedTuple):
@@ -259,7 +259,7 @@ class State(_Parts):
         parts = list(self[:])  # a plain tuple, which is copied at once
         for name, value in changes.items():
             parts[_PLACES[name]] = value
-        return tuple.__new__(State, parts)
+        return packed(State, parts)
 
     @property
     def frame(self) -> FrameName:
@@ -278,7 +278,6 @@ class State(_Parts):
 
 
 _PLACES: Final = {name: place for place, name in enumerate(State._fields)}
-_BLANK: Final = State()
 
 STAYING: Final = 9
 """The number of parts in front that stay when a step is left."""
@@ -291,7 +290,7 @@ OUTER_PARTS: Final = State._fields.index("fork")
 
 def before(plan: Plan) -> State:
     """Return the state of a run that has not started."""
-    return _BLANK.changed({"slots": plan.slots})
+    return State(slots=plan.slots)
 
 
 class Reader:

@@ -1,8 +1,9 @@
-"""The texts that a plan keeps for records of calls, and notes, are those that `event` and `canonical` write."""
+"""The texts of bodies and notes are those of their values."""
 
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,11 +12,10 @@ from hypothesis import strategies as st
 
 from machines import TOOLS
 from stepward.vm import Program
-from stepward.vm.journal.canonical import canonical
+from stepward.vm.journal.canonical import canonical, portable, read_canonical
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.store import Entry
 from stepward.vm.machine.events import Event, entry_of, event
-from stepward.vm.machine.holed import Holed, text_of
 from stepward.vm.machine.plan import Plan
 from stepward.vm.values import freeze
 from strategies import json_values
@@ -24,30 +24,19 @@ ids = st.text(st.characters(codec="utf-8", exclude_characters="$.'\"`"), min_siz
     lambda text: not any(map(str.isspace, text))
 ) | st.sampled_from(["%s", "%", "#v", "##", "\x00", "😀", "\ue000", "visit", "null"])
 frames = st.lists(st.tuples(ids, st.integers(1, 9), st.integers(1, 9), st.integers(0, 9) | ids), max_size=2).map(tuple)
-ways = st.fixed_dictionaries({"next": ids}) | st.sampled_from(
-    [{}, {"ends": "SUCCESS", "reason": "declared"}, {"closes": "FAILED", "reason": "declared"}]
-)
+values = json_values() | st.sampled_from([0, -1, 2**53 - 1, 2**53, -(2**60), Decimal("0.1"), "#n1", [], {}, False])
 
 
-@given(ids, ids, ways, json_values(), st.integers(1, 2**53 - 1), frames)
-@example("%s", "%d", {}, {"😀": 1, "\ue000": "#"}, 1, ())
-@example("#v", "a", {"next": "%%"}, " ", 7, (("#", 1, 1, "%s"),))
-def test_a_text_with_its_holes_filled_is_the_text_of_the_event(
-    step: str, tool: str, left: dict[str, Any], value: Any, visit: int, frame: tuple[Any, ...]
+@given(ids, ids, ids, values, st.integers(1, 2**53 - 1), frames)
+@example("#v", "##", "#", {"😀": 1, "\ue000": "#"}, 1, (("#", 1, 1, "%s"),))
+def test_the_text_of_a_body_is_that_of_its_values(
+    step: str, tool: str, following: str, value: Any, visit: int, frame: tuple[Any, ...]
 ) -> None:
-    frozen = freeze(value)
-    place = {"step": step, "visit": visit} | ({"frame": frame} if frame else {})
-    success = {"kind": "success", "step": step, **left}
-    start = {"policies": ("ab", "cd"), "step": step, "tool": tool}
-    way = {"step": step, **left}
-    kinds = (("attempt", success, "output"), ("intent", start, "args"), ("branched", way, "branch"))
-    for kind, body, name in (*kinds, ("assigned", way, "values")):
-        holed = Holed(kind, body, name, is_framed=bool(frame))  # type: ignore[arg-type]
-        whole = event(kind, {**body, **place, name: frozen}, {"took": 1})  # type: ignore[arg-type]
-        assert holed.filled(text_of(frozen), visit, frame) == whole.text
-        assert holed.event(frozen, visit, frame, {"took": 1}) == whole
-        sealed = Holed(kind, body, name, is_framed=bool(frame), is_sealed=True)  # type: ignore[arg-type]
-        assert sealed.event(frozen, visit, frame, {"took": 1}) == whole._replace(text="")
+    said = {"kind": "success", "next": following, "step": step, "tool": tool, "output": freeze(value)}
+    place = {"visit": visit} | ({"frame": frame} if frame else {})
+    text = event("attempt", said | place, {"took": 1}).text
+    assert text == canonical(portable(said) | place)
+    assert read_canonical(text.encode())["output"] == portable(freeze(value))
 
 
 numbers = st.integers(0, 2**53 - 1)
