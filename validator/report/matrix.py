@@ -138,7 +138,8 @@ def _paragraph(family: Family, rows: Sequence[Row], *, details: bool) -> str:
         lines = [f"{family}: nothing ran, of {all_of}"]
     missing = NotRun.of(rows)
     if ran:
-        lines.append(f"  tried: {words.tried}")
+        tried = "tried" if len(ran) == len(rows) else "tried in part"
+        lines.append(f"  {tried}: {words.tried}")
         held = "held in the attacks that ran" if missing.is_open else "held"
         lines.append(f"  do not release: {words.broken}" if broken else f"  {held}: {words.held}")
     if missing.is_open:

@@ -156,6 +156,7 @@ def test_without_specimens_only_the_program_is_attacked(monkeypatch: pytest.Monk
     result = run("closed.yaml", "--examples", "3", "--require-all")
     assert result.exit_code == 0, "what an option leaves out is not missed"
     assert "  played: 3 cases with " in result.stdout
+    assert "\ninjection: no breach; 1 of 2 attacks ran, in 3 cases\n  tried in part: models, " in result.stdout
     assert result.stdout.endswith("\n1 of 3 attacks ran on `closed_question`; 2 were not run\n")
     assert "\n  left out by `--no-specimens`: 2 attacks on what they make themselves\n" in result.stdout
     named = run("closed.yaml", "--examples", "3", "--details").stdout
