@@ -124,7 +124,7 @@ def test_the_journal_says_who_asked_and_under_what(folder: Path) -> None:
     assert {"policies", "program"} <= set(first["body"])
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_the_end_of_the_input_ends_the_server(folder: Path) -> None:
     started = {**os.environ, "STEPWARD_CALLER_TOKEN": TOKEN}
     done = subprocess.run(

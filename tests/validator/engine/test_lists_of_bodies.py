@@ -186,7 +186,7 @@ def limited(way: str, body: list[Data], rule: Data, least: int = 1) -> Property:
     return next(one for one in found.properties if one.rule == "r")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("way", [*WAYS, *MORE_WAYS])
 @pytest.mark.parametrize("asked", QUESTIONS)
 def test_the_limits_of_items_are_known_behind_a_list(asked: str, way: str) -> None:

@@ -20,6 +20,7 @@ from doors import NEW, OLD, PATIENCE, STEPWARD
 from stepward.vm import SQLiteJournal
 from stepward.vm.journal.records import read_record
 
+pytestmark = pytest.mark.usefixtures("warm")
 TOKEN = "t" * 20
 TOOLS = """
 import time

@@ -18,6 +18,7 @@ from stepward.vm import SQLiteJournal
 from stepward.vm.journal.records import read_record
 
 STEPWARD = str(Path(sys.executable).with_name("stepward"))
+pytestmark = pytest.mark.usefixtures("warm")
 TOKEN = "t" * 20
 TOOLS = """
 import time
