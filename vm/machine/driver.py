@@ -171,7 +171,9 @@ class Driver:
         if happened.kind in _URGENCY:
             self.urgency = max(self.urgency, _URGENCY[happened.kind])
         if own is None:
-            self.put(state)
+            if state.status is not before.status:
+                self.urgency = DURABLE
+            self.state = state
         return state
 
     def put(self, state: State) -> None:
@@ -182,7 +184,11 @@ class Driver:
 
     async def flush(self) -> None:
         """Append the pending records; raises LeaseLost, or JournalError if the store fails."""
-        async with self._flushing or nullcontext():
+        if self._flushing is None:  # most programs, which pay for no context
+            while self.pending:
+                await self._append()
+            return
+        async with self._flushing:
             while self.pending:
                 await self._append()
 
