@@ -133,6 +133,43 @@ def test_a_product_of_many_bounded_numbers_fails_on_the_machine() -> None:
     assert (run.status, [one.tool for one in bench.tools.asked]) == ("FAILED", ["pay"])
 
 
+OF_CONSTANTS = {
+    "5e999 * 2 > $n or $seen": Verdict.VIOLATED,
+    "$seen or 5e999 * 2 > $n": Verdict.VIOLATED,
+    "$seen or 5e999 + 5e999 > $n": Verdict.VIOLATED,
+    "$seen or -9e999 - 9e999 < $n": Verdict.VIOLATED,
+    "$seen or 1e-600 * 1e-600 < $n": Verdict.VIOLATED,
+    "$seen or 1e999 + 9e999 < $n": Verdict.VIOLATED,
+    "$seen or 4e999 * 2 > $n": Verdict.PROVED,
+    "$seen or 9e999 - 9e999 < $n": Verdict.PROVED,
+    "$seen or 1e-600 * 1e600 < $n": Verdict.PROVED,
+}
+
+
+@pytest.mark.parametrize("condition", OF_CONSTANTS)
+def test_a_result_of_constants_fails_a_condition_if_it_has_too_many_digits(condition: str) -> None:
+    """The names are not told apart by classes: the formula took such a result for a number."""
+    program = {
+        "name": "t",
+        "language": 2,
+        "inputs": {"n": {"type": "integer", "minimum": 0, "maximum": 3}},
+        "tools": {"pay": {"effect": "write"}, "log": {"effect": "read", "returns": {"type": "boolean"}}},
+        "guardrails": [{"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"step": "last"}}}],
+        "steps": [
+            {"id": "s", "type": "set", "set": {"done": False, "seen": False}},
+            {"id": "swap", "type": "set", "set": {"done": "$seen", "seen": "$done"}},
+            {"id": "p", "type": "tool", "tool": "pay"},
+            {"id": "q", "type": "tool", "tool": "log", "output_key": "done", "on_error": "skip"},
+            {"id": "c", "type": "condition", "condition": condition, "then": "last", "otherwise": "last"},
+            {"id": "last", "type": "tool", "tool": "log"},
+        ],
+    }
+    report = ProgramValidator(Program.from_dict(program)).validate()
+    assert not [one.message for one in report.findings if one.code in ("SW901", "SW902")]
+    (found,) = [one.verdict for one in report.properties if one.rule == "r"]
+    assert found is OF_CONSTANTS[condition]
+
+
 TOTALS = {
     "squares": [{"b": "$n * $n"}, {"c": "$b * $b"}, {"d": "$c * $c"}],
     "a share": [{"b": "$n * 0.2"}, {"c": "$b - $n"}],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from stepward.validator.engine.smt.payloads import Array, Slot, Term, Truth, Value
+from stepward.validator.engine.smt.payloads import Array, Slot, Term, Truth
 
 
 class Writer(Protocol):
@@ -26,10 +26,6 @@ class Writer(Protocol):
     def equal(self, left: tuple[str, Any], right: tuple[str, Any]) -> Truth:
         """Return when two values of known kinds are equal."""
 
-    @staticmethod
-    def value_in(slot: Slot) -> Value:
-        """Return the value of a slot."""
-
 
 def note_item(terms: Writer, array: Array, slot: Slot) -> None:
     """Note that a slot is an item of an array, and state what follows for the literals that were searched in it."""
@@ -43,6 +39,6 @@ def link(terms: Writer, array: Array, key: tuple[str, Any], slot: Slot) -> None:
     word, literal = key
     if array.fails[key] is not False or word not in slot.kinds:
         return  # a search that fails at an item before this one finds nothing
-    guard, payload = terms.value_in(slot).kinds[word]
+    guard, payload = slot.value().kinds[word]
     is_it = terms.both(guard, terms.equal((word, payload), (word, literal)).holds)
     terms.state(terms.either(terms.no(is_it), array.holds[key]))

@@ -74,6 +74,19 @@ class Slot:
     text: Text | None = None
     array: Array | None = None
 
+    def value(self) -> Value:
+        """Return its value."""
+        payloads = {
+            "null": None,
+            "boolean": self.boolean,
+            "number": self.number,
+            "string": self.text,
+            "array": self.array,
+            "object": self.names,
+        }
+        kinds = {word: (self.guards[word], payloads[word]) for word in self.kinds if word != "undefined"}
+        return Value(self.guards.get("undefined", False), kinds)
+
 
 def never_too_long(_: Expression) -> bool:
     """Return that no calculation has a result of too many digits."""

@@ -22,6 +22,7 @@ from stepward.validator.engine.smt.items import link
 from stepward.validator.engine.smt.payloads import Array, Slot, Term, Text, Truth, Value, compares, never_too_long
 from stepward.validator.engine.smt.sums import Sums
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
+from stepward.validator.engine.values.numbers import number_of
 from stepward.validator.engine.values.texts import Atom, parts_of
 from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.operators import NUMBER, Question, kind
@@ -251,20 +252,6 @@ class Terms(ABC):
             case _:
                 assert_never(tree)
 
-    @staticmethod
-    def value_in(slot: Slot) -> Value:
-        """Return the value of a slot."""
-        payloads = {
-            "null": None,
-            "boolean": slot.boolean,
-            "number": slot.number,
-            "string": slot.text,
-            "array": slot.array,
-            "object": slot.names,
-        }
-        kinds = {word: (slot.guards[word], payloads[word]) for word in slot.kinds if word != "undefined"}
-        return Value(slot.guards.get("undefined", False), kinds)
-
     def _number_of(self, value: Value) -> tuple[Term, Any]:
         guard, number = value.kinds.get("number", (False, 0))
         others = [one for word, (one, _) in value.kinds.items() if word != "number"]
@@ -272,7 +259,7 @@ class Terms(ABC):
 
     def _added(self, tree: Expression, left: tuple[Term, Any], right: tuple[Term, Any], sign: str = "+") -> Any:
         fails, result = self._calculated(sign, left, right)
-        return (self.either(fails, self._is_too_long(result)) if self.may_be_too_long(tree) else fails), result
+        return self.either(fails, self._is_too_long(result, tree)), result
 
     def _calculated(self, sign: str, left: tuple[Term, Any], right: tuple[Term, Any]) -> tuple[Term, Any]:
         a, b = left[1], right[1]
@@ -285,9 +272,12 @@ class Terms(ABC):
         result = a + b if sign == "+" else a - b if sign == "-" else a * b
         return self.either(left[0], right[0]), result
 
-    def _is_too_long(self, result: Any) -> Term:
-        """Return whether a result has too many digits: an open question, with one answer for one term."""
+    def _is_too_long(self, result: Any, tree: Expression) -> Term:
+        """Return whether a result has too many digits: known of constants, else an open question, with one answer for
+        one term."""
         if not z3.is_expr(result):
+            return number_of(result) is None
+        if not self.may_be_too_long(tree):
             return False
         if result.get_id() not in self.too_long:
             self.too_long[result.get_id()] = result, self.boolean("too_long")

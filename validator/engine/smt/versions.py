@@ -133,7 +133,7 @@ class Versions(Terms):
     def read(self, names: Names) -> Value:
         """Return the value of a reference in the environment, or of a slot."""
         if names in self.slots:
-            return self.value_in(self.slots[names])
+            return self.slots[names].value()
         return self.component(*self.version(names))
 
     def component(self, version: Version, fields: Fields) -> Value:
@@ -180,7 +180,7 @@ class Versions(Terms):
                 self._make(leaf, fields[:size], has_holder)
             if size < len(fields):
                 has_holder = self._has(self.slots[key], fields[size])
-        return self.value_in(self.slots[(*leaf.key, *fields)])
+        return self.slots[(*leaf.key, *fields)].value()
 
     def _make(self, leaf: Leaf, fields: Fields, has_holder: Term) -> None:
         key, domain = (*leaf.key, *fields), leaf.domain(fields)
