@@ -68,6 +68,19 @@ KEPT: dict[str, list[dict[str, Any]]] = {
     ],
     "a part that is built": [GOT, _built(v={"a": 1, "g": "$got.output"}), PAID, _note("it is $v.a")],
     "the output itself": [GOT, PAID, _note("it is $got.output")],
+    "as an argument of any type": [GOT, EARLY, PAID, _note("$b")],
+    "the whole output as one": [GOT, PAID, _note("$got.output")],
+    "an input as one": [PAID, _note("$any")],
+    "an item as one": [
+        PAID,
+        {"id": "each", "type": "for_each", "items": "$some", "as": "one", "max_items": 2, "do": _note("$one")},
+    ],
+    "tested before, as an argument": [
+        GOT,
+        {"id": "test", "type": "condition", "condition": f"defined({READ})", "then": "paid", "otherwise": "done"},
+        {**PAID, "next_step": "noted"},
+        {**_note(READ), "next_step": "done"},
+    ],
 }
 
 
