@@ -36,7 +36,7 @@ VISITS: Final = "visits"
 ERROR: Final = "error"
 
 
-class Way(NamedTuple):
+class CoverageItem(NamedTuple):
     """What a run can take: a step (`how` is empty), or one way out of it.
 
     `how` is `then`, `otherwise`, `case 1`, `no branch`, `failed`, `catch 1`, `skipped`, `fallback` or `visits`; or
@@ -47,18 +47,18 @@ class Way(NamedTuple):
     how: str = ""
 
 
-class Taken(NamedTuple):
+class RunCoverage(NamedTuple):
     """What one run has taken; `program` is the digest of its program."""
 
     program: str
-    ways: frozenset[Way]
+    ways: frozenset[CoverageItem]
 
 
 @dataclass(frozen=True)
 class Goal:
     """A way that runs should take. `to` is the step that it leads to, empty if it ends the run; `span` its place."""
 
-    way: Way
+    way: CoverageItem
     kind: Kind
     to: str = ""
     span: Span | None = None
@@ -75,7 +75,7 @@ class Coverage:
     program: str
     file: str
     goals: tuple[Goal, ...]
-    taken: frozenset[Way]
+    taken: frozenset[CoverageItem]
     runs: int
     others: int = 0
 
@@ -105,10 +105,10 @@ def coverage_of(program: Program, traces: Iterable[Iterable[AnyRecord]], file: s
     return coverage_by(program, map(taken_by, traces), file)
 
 
-def coverage_by(program: Program, runs: Iterable[Taken], file: str = "") -> Coverage:
+def coverage_by(program: Program, runs: Iterable[RunCoverage], file: str = "") -> Coverage:
     """Return what runs have taken of a program, as `coverage_of` does."""
     digest = Plan(program).digest
-    ways: set[Way] = set()
+    ways: set[CoverageItem] = set()
     count = others = 0
     for run in runs:
         if run.program == digest:
@@ -120,49 +120,49 @@ def coverage_by(program: Program, runs: Iterable[Taken], file: str = "") -> Cove
     return Coverage(program.name, file or program.source_name, tuple(_located(program)), frozenset(ways), count, others)
 
 
-def _caught(program: Program, ways: Iterable[Way]) -> Iterator[Way]:
+def _caught(program: Program, ways: Iterable[CoverageItem]) -> Iterator[CoverageItem]:
     """Yield the entries of `catch` that the errors of runs have taken."""
     catching = {step.id: step.caught for step in program.layout.steps if isinstance(step, FailingStep) and step.catch}
     for way in ways:
         word, _, name = way.how.partition(" ")
         if word == ERROR and way.step in catching:
             taken = (number for number, exit in enumerate(catching[way.step], start=1) if exit.takes(name))
-            yield from (Way(way.step, f"catch {number}") for number in islice(taken, 1))
+            yield from (CoverageItem(way.step, f"catch {number}") for number in islice(taken, 1))
 
 
-def taken_by(trace: Iterable[AnyRecord]) -> Taken:
+def taken_by(trace: Iterable[AnyRecord]) -> RunCoverage:
     """Return what a run has taken, by its trace."""
     records = tuple(trace)
     digest = next((record.program for record in records if isinstance(record, Started)), "")
-    return Taken(digest, frozenset(way for record in records for way in _ways(record)))
+    return RunCoverage(digest, frozenset(way for record in records for way in _ways(record)))
 
 
-def _ways(record: AnyRecord) -> Iterator[Way]:
+def _ways(record: AnyRecord) -> Iterator[CoverageItem]:
     match record:
         case Passed():
-            yield Way(record.step, VISITS)
+            yield CoverageItem(record.step, VISITS)
             yield from _named_error(record)
         case Blocked() | Rejected():
-            yield Way(record.step, record.outcome)
+            yield CoverageItem(record.step, record.outcome)
             yield from _named_error(record)
         case Branched():
-            yield Way(record.step)
-            yield Way(record.step, _named(record.branch))
+            yield CoverageItem(record.step)
+            yield CoverageItem(record.step, _named(record.branch))
         case AttemptRecord() | Joined():
-            yield Way(record.step)
-            yield Way(record.step, record.outcome)
+            yield CoverageItem(record.step)
+            yield CoverageItem(record.step, record.outcome)
             if record.outcome == "failed":
                 yield from _named_error(record)
         case Ended():
             if record.step is not None:
-                yield Way(record.step)
+                yield CoverageItem(record.step)
         case StepRecord() | LeavingRecord():
-            yield Way(record.step)
+            yield CoverageItem(record.step)
 
 
-def _named_error(record: Passed | Blocked | Rejected | AttemptRecord | Joined) -> Iterator[Way]:
+def _named_error(record: Passed | Blocked | Rejected | AttemptRecord | Joined) -> Iterator[CoverageItem]:
     if record.error_name is not None:
-        yield Way(record.step, f"{ERROR} {record.error_name}")
+        yield CoverageItem(record.step, f"{ERROR} {record.error_name}")
 
 
 def _named(branch: str | int | None) -> str:
@@ -188,17 +188,17 @@ def _goals(program: Program) -> Iterator[tuple[Goal, Place]]:
     for number, step in enumerate(program.layout.steps):
         for sub, part in parts(step) if not isinstance(step, Stage) else ():
             place = Place(program.layout.path(number, sub))
-            yield Goal(Way(part.id), "step"), place.child("id")
+            yield Goal(CoverageItem(part.id), "step"), place.child("id")
             for how, to, field in _errors(part):
-                yield Goal(Way(part.id, how), "error", to), place.child(*field)
+                yield Goal(CoverageItem(part.id, how), "error", to), place.child(*field)
         if isinstance(step, ConditionStep):
             place = Place(program.layout.path(number))
             for one in flow.transitions[number]:
                 if one.kind == "branch":
                     to = program.layout.steps[one.to].id if one.to >= 0 else ""
-                    yield Goal(Way(step.id, _named(one.branch)), "branch", to), place.child(*one.field)
+                    yield Goal(CoverageItem(step.id, _named(one.branch)), "branch", to), place.child(*one.field)
                 elif one.kind == "uncovered":
-                    yield Goal(Way(step.id, UNCOVERED), "error"), place.child("id")
+                    yield Goal(CoverageItem(step.id, UNCOVERED), "error"), place.child("id")
 
 
 def _errors(part: BaseStep) -> Iterator[tuple[str, str, tuple[str | int, ...]]]:

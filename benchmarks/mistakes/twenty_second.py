@@ -55,13 +55,13 @@ from stepward.vm.journal.canonical import Sealed
         if body["kind"] != "success" or is_sealed(body["output"]):
             return
         try:
-            await self._io(self._cache.put, key, write_entry(key, Kept(body["output"], result.spent.model)))
+            await self._io(self._cache.put, key, write_entry(key, CachedReply(body["output"], result.spent.model)))
 """,
                 """\
         if body["kind"] != "success" or isinstance(body["output"], Sealed):
             return
         try:
-            await self._io(self._cache.put, key, write_entry(key, Kept(result.value, result.spent.model)))
+            await self._io(self._cache.put, key, write_entry(key, CachedReply(result.value, result.spent.model)))
 """,
             ),
         ),

@@ -20,7 +20,7 @@ from stepward.vm.language.types import fits
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import CallPlan
-from stepward.vm.models.cache import CacheFault, Kept, write_entry
+from stepward.vm.models.cache import CachedReply, CacheFault, write_entry
 from stepward.vm.values import FrozenMap, freeze, to_json
 
 LIES: Final = ("another type", "another question", "damaged", "locked", "down")
@@ -63,11 +63,11 @@ class Poisoned:
         self.lies += 1
         match self._lie:
             case "another type":
-                return write_entry(key, Kept(self._value, "m"))
+                return write_entry(key, CachedReply(self._value, "m"))
             case "another question":
                 return others[-1]
             case "damaged":
-                return self._entries.get(key, write_entry(key, Kept("x", "m")))[:-2]
+                return self._entries.get(key, write_entry(key, CachedReply("x", "m")))[:-2]
             case "locked":
                 raise CacheFault("another process holds it")
         raise ConnectionError("the server is down")

@@ -26,7 +26,7 @@ from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Leas
 from stepward.vm.machine import keeping
 from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.execution import ExecutionVM
-from stepward.vm.machine.keeping import Abandoned, Keeper
+from stepward.vm.machine.keeping import Abandoned, LeaseKeeper
 from stepward.vm.machine.refusals import RunBusy
 from stepward.vm.machine.tools import ToolContext
 
@@ -338,7 +338,7 @@ class _LeaseCase:
         module: Any = keeping
         before, module.time = module.time, self.time
         try:
-            keeper = Keeper(_Failing(self._store, self._fails), clock, self.lease, SECONDS, left)
+            keeper = LeaseKeeper(_Failing(self._store, self._fails), clock, self.lease, SECONDS, left)
             keeper.start()
             keeper._thread.join(callers.PATIENCE_SECONDS)
             is_left, row = keeper._thread.is_alive(), self._store.row(self.run)

@@ -85,7 +85,7 @@ def asks_as_anybody(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_echoes(patch: pytest.MonkeyPatch) -> None:
-    is_kept = (' or is_sealed(body["output"])', ""), ('Kept(body["output"]', "Kept(result.value")
+    is_kept = (' or is_sealed(body["output"])', ""), ('CachedReply(body["output"]', "CachedReply(result.value")
     rewrite(patch, caching.Replies, "keep", *is_kept)
 
 

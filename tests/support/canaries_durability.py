@@ -22,7 +22,7 @@ from stepward.vm.machine.admission import Admission
 from stepward.vm.machine.claims import Claims
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.execution import ExecutionVM
-from stepward.vm.machine.keeping import Keeper
+from stepward.vm.machine.keeping import LeaseKeeper
 from stepward.vm.machine.runs import Runs
 
 verifying: Any = sys.modules["stepward.vm.journal.verify"]
@@ -104,7 +104,7 @@ def interrupt_is_not_heard(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeper_renews_late(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Keeper, "_hold", ("pause = self._seconds / 3", "pause = self._seconds * 3"))
+    rewrite(patch, LeaseKeeper, "_hold", ("pause = self._seconds / 3", "pause = self._seconds * 3"))
 
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from stepward.validator.gateway.approvals import Approvals
+from stepward.validator.gateway.caller_account import Operator
 from stepward.validator.gateway.callers import Callers
-from stepward.validator.gateway.desk import Operator
 from stepward.validator.gateway.gateway import Gateway
 from stepward.vm import ExecutionVM, SQLiteJournal, Suspend
 

@@ -18,9 +18,9 @@ from stepward.validator.studio.acting import Operator
 from stepward.validator.studio.analysis import Analysis
 from stepward.validator.studio.disturbances import DISTURBANCES
 from stepward.validator.studio.feed import Feed
-from stepward.validator.studio.house import House, Programs
 from stepward.validator.studio.live import Live
 from stepward.validator.studio.page import studio_page
+from stepward.validator.studio.parts import Programs, StudioParts
 from stepward.validator.studio.sandboxes import Sandboxes
 from stepward.validator.studio.server import listening, server_of
 from stepward.validator.studio.views import Views
@@ -135,12 +135,12 @@ class Studio:
         return found
 
 
-def house_of(studio: Studio) -> House:
+def house_of(studio: Studio) -> StudioParts:
     """Return the parts of a studio, whose operator has the tools of its runs."""
     journal = studio.journal
     views = Views(journal, DISTURBANCES)
     sandboxes = Sandboxes(journal, views.picture_of)
-    return House(
+    return StudioParts(
         studio_page("runs.db", ["pays.json"]),
         Live(Feed(journal), (sandboxes,)),
         views,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stepward.validator.repl.answers import Answer
+from stepward.validator.repl.answers import TurnAnswer
 from stepward.validator.repl.session import Session
 from stepward.vm import ExecutionVM, Policy, Suspend
 from stepward.vm.journal.memory import MemoryJournal
@@ -106,16 +106,16 @@ class Shop:
         return {**found, "open": marked("open"), "close": marked("close")}
 
 
-def taken(session: Session, *texts: str) -> list[Answer]:
+def taken(session: Session, *texts: str) -> list[TurnAnswer]:
     """Return the answers to turns, one after the other."""
 
-    async def all_of_them() -> list[Answer]:
+    async def all_of_them() -> list[TurnAnswer]:
         return [await session.turn(text) for text in texts]
 
     return asyncio.run(all_of_them())
 
 
-def last(session: Session, *texts: str) -> Answer:
+def last(session: Session, *texts: str) -> TurnAnswer:
     """Return the answer to the last of some turns; those before it succeed."""
     *before, answer = taken(session, *texts)
     assert all(one.error is None for one in before), [one.error for one in before]

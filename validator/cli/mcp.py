@@ -33,8 +33,8 @@ from stepward.validator.cli.servers import configured_servers, server_facts, wit
 
 if TYPE_CHECKING:
     from stepward.validator.gate.servers import NamedServer
+    from stepward.validator.gateway.caller_account import Operator
     from stepward.validator.gateway.callers import Caller, Callers
-    from stepward.validator.gateway.desk import Operator
     from stepward.vm.journal.store import Journal
 
 TOKEN: Final = "STEPWARD_CALLER_TOKEN"
@@ -182,7 +182,7 @@ def _operator(means: dict[str, Any], journal: Journal, options: dict[str, Any]) 
 
     from stepward.validator.gate.version import version_digest
     from stepward.validator.gateway.approvals import Approvals
-    from stepward.validator.gateway.desk import Operator
+    from stepward.validator.gateway.caller_account import Operator
 
     gate = f"stepward {version('stepward')} {(version_digest() or 'unknown')[:16]}"
     approvals = None if options["operator"] is None else Approvals(options["operator"])

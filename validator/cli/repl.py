@@ -35,7 +35,7 @@ from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
 
 if TYPE_CHECKING:
     from stepward.validator.planner.brief import Brief
-    from stepward.validator.repl.answers import Answer
+    from stepward.validator.repl.answers import TurnAnswer
     from stepward.validator.repl.session import Session
     from stepward.vm.journal.store import Journal
     from stepward.vm.language.policy import Policy
@@ -245,7 +245,7 @@ class _Place:
             click.echo(f"\ninterrupted: {f'`{safe(again)}` goes on with the session' if is_kept else GONE}", err=True)
             sys.exit(INTERRUPTED)
 
-    def _show(self, answer: Answer) -> None:
+    def _show(self, answer: TurnAnswer) -> None:
         from stepward.validator.repl.console import rendered
         from stepward.vm.values import to_json
 
@@ -308,7 +308,7 @@ class _Place:
 
         options, means = self._options, self._means
 
-        def shown(text: str, answer: Answer) -> None:
+        def shown(text: str, answer: TurnAnswer) -> None:
             if not self._is_json:
                 self._say("\n".join(f"> {line}" for line in text.splitlines()))
             self._show(answer)

@@ -25,7 +25,7 @@ from stepward.validator.cli.ranges import FileName, Whole
 
 if TYPE_CHECKING:
     from stepward.validator.review.programs import ProgramView
-    from stepward.validator.studio.house import House, Programs
+    from stepward.validator.studio.parts import Programs, StudioParts
     from stepward.vm.journal.store import Journal
 
 DEFAULT_PORT = 8716
@@ -74,14 +74,14 @@ def _require_library() -> None:
         raise MachineError(f"`stepward studio` needs a library that is missing ({error})", help) from None
 
 
-def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) -> House:
+def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) -> StudioParts:
     from stepward.validator.studio.acting import Operator
     from stepward.validator.studio.analysis import Analysis
     from stepward.validator.studio.disturbances import DISTURBANCES
     from stepward.validator.studio.feed import Feed
-    from stepward.validator.studio.house import House
     from stepward.validator.studio.live import Live
     from stepward.validator.studio.page import studio_page
+    from stepward.validator.studio.parts import StudioParts
     from stepward.validator.studio.sandboxes import Sandboxes
     from stepward.validator.studio.views import Views
 
@@ -89,7 +89,7 @@ def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) ->
     views = Views(journal, DISTURBANCES)
     sandboxes = Sandboxes(journal, views.picture_of)
     programs = _programs(paths, options)
-    return House(
+    return StudioParts(
         studio_page(without_password(options["journal"]), programs.files, tour=options["tour"]),
         Live(Feed(journal), (sandboxes,)),
         views,
@@ -107,7 +107,7 @@ def _programs(paths: tuple[str, ...], options: dict[str, Any]) -> Programs:
     from stepward.validator.failures import Failures
     from stepward.validator.files import shown_name
     from stepward.validator.gate.discovery import find_candidates, read_candidate
-    from stepward.validator.studio.house import Programs
+    from stepward.validator.studio.parts import Programs
     from stepward.vm.errors import StepwardError
 
     def check(file: str) -> list[ProgramView]:

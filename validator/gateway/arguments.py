@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepward.validator.gateway.faults import first_fault
 from stepward.validator.gateway.judging import MAX_CHARACTERS
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.validator.planner.brief import MAX_TASK
 
 MAX_TURN: Final = 50_000
@@ -130,14 +130,14 @@ A = TypeVar("A", bound=Arguments)
 
 
 def parsed(kind: type[A], given: Mapping[str, Any] | None) -> A:
-    """Return the arguments that somebody has sent; raises Refused with the field and the rule, never the value."""
+    """Return the arguments that somebody has sent. Raises RequestRefused with the field and the rule, not the value."""
     try:
         return kind.model_validate(dict(given or {}))
     except ValidationError as error:
         where, rule = first_fault(error, kind)
         names = ", ".join(f"`{name}`" for name in kind.model_fields)
         message = f"argument `{where}`: {rule}" if where else f"the arguments are wrong: {rule}"
-        raise Refused(message, f"this tool takes {names}" if names else "this tool takes no arguments") from None
+        raise RequestRefused(message, f"this tool takes {names}" if names else "this tool takes no arguments") from None
 
 
 def schema_of(kind: type[Arguments]) -> dict[str, Any]:

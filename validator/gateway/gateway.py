@@ -12,13 +12,13 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.validator.gateway.caller_account import CallerAccount, Operator, prefix_of
 from stepward.validator.gateway.callers import Caller
-from stepward.validator.gateway.desk import Desk, Operator, prefix_of
 from stepward.validator.gateway.judging import Judged, in_force, judge
 from stepward.validator.gateway.metering import HOUR
-from stepward.validator.gateway.refusals import Refused, answered
+from stepward.validator.gateway.refusals import RequestRefused, answered
+from stepward.validator.gateway.saved_programs import SavedPrograms
 from stepward.validator.gateway.sessions import Sessions
-from stepward.validator.gateway.shelf import Shelf
 from stepward.validator.gateway.telling import path_of, told, told_row
 from stepward.validator.planner.before import Before, Continuing, before_of
 from stepward.validator.planner.brief import brief_of
@@ -51,13 +51,13 @@ Progress = Callable[[int, str], Awaitable[None]]
 
 
 class Gateway:
-    """Answers callers. Every method raises Refused, with the reason and what the caller can do."""
+    """Answers callers. Every method raises RequestRefused, with the reason and what the caller can do."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self._journal = operator.journal
-        self._shelf = Shelf(operator.programs)
-        self._desks: dict[str, Desk] = {}
+        self._saved = SavedPrograms(operator.programs)
+        self._accounts: dict[str, CallerAccount] = {}
         self._gate = asyncio.Lock()  # one check at a time: Z3 has one context, and a check may use much memory
         self._checks: dict[str, set[asyncio.Task[Judged]]] = {}
         self._going: dict[str, asyncio.Task[Run]] = {}
@@ -76,13 +76,13 @@ class Gateway:
         """Return a program as a diagram in Mermaid."""
         judged = await self._judged(caller, text)
         if judged.program is None:
-            raise Refused("the program does not pass the gate", judged.answer)
-        return await asyncio.to_thread(_drawn, judged.program, self._desk(caller).policies)
+            raise RequestRefused("the program does not pass the gate", judged.answer)
+        return await asyncio.to_thread(_drawn, judged.program, self._account(caller).policies)
 
     @answered
     async def list_tools(self, caller: Caller) -> dict[str, Any]:
         """Return the manifest of the tools that a caller may call."""
-        allowed = [one.tool for one in self._desk(caller).policies[-1].allow or ()]
+        allowed = [one.tool for one in self._account(caller).policies[-1].allow or ()]
         tools = {name: dict(self._operator.facts[name]) for name in allowed}
         return {"tools": tools, **({} if tools else {"note": "no tools are configured for you"})}
 
@@ -91,19 +91,19 @@ class Gateway:
         """Save a program that passes the gate."""
         judged = await self._judged(caller, text)
         if judged.program is None:
-            raise Refused("the program does not pass the gate, so it is not saved", judged.answer)
-        await asyncio.to_thread(self._shelf.save, caller.name, name, text)
+            raise RequestRefused("the program does not pass the gate, so it is not saved", judged.answer)
+        await asyncio.to_thread(self._saved.save, caller.name, name, text)
         return {"saved": name, "program": judged.program.name}
 
     @answered
     async def list_programs(self, caller: Caller) -> dict[str, Any]:
         """Return the names of the saved programs of a caller."""
-        return {"programs": await asyncio.to_thread(self._shelf.names, caller.name)}
+        return {"programs": await asyncio.to_thread(self._saved.names, caller.name)}
 
     @answered
     async def policies(self, caller: Caller) -> list[dict[str, Any]]:
         """Return the policies in force for a caller as plain data."""
-        return [policy.to_data() for policy in self._desk(caller).policies]
+        return [policy.to_data() for policy in self._account(caller).policies]
 
     @answered
     async def plan(
@@ -120,25 +120,25 @@ class Gateway:
 
         With `continues`, the program is to do what that run of the caller has left.
         """
-        desk = self._desk(caller)
+        account = self._account(caller)
         before = None if continues is None else await self._before(caller, continues)
         try:
             brief = brief_of(
                 task,
                 name="plan",
                 manifest=None,
-                policies=desk.policies,
+                policies=account.policies,
                 about=self._operator.about,
                 inputs=inputs,
                 before=None if before is None else lambda _: before,
             )
         except PlanRefused as error:
-            raise Refused(error.message, error.help) from None
+            raise RequestRefused(error.message, error.help) from None
         policies = None if before is None else brief.policies
-        machine = desk.planning_machine(planning_tools(brief, partial(self._judged, caller, policies=policies)))
+        machine = account.planning_machine(planning_tools(brief, partial(self._judged, caller, policies=policies)))
         run = _run_id(caller, request)
         plans = partial(machine.run, planning_program(TRIES), planning_inputs(brief), run_id=run)
-        await self._run(desk, plans, run, progress)
+        await self._run(account, plans, run, progress)
         return await self.get_run(caller, run)
 
     # -- runs ----------------------------------------------------------------------------------------------------------
@@ -161,20 +161,24 @@ class Gateway:
         program continues that run of the caller, and its inputs are what it reads of it.
         """
         if (text is None) == (name is None):
-            raise Refused("a run needs one of `program` and `name`", "send the text, or the name of a saved program")
+            raise RequestRefused(
+                "a run needs one of `program` and `name`", "send the text, or the name of a saved program"
+            )
         if self._operator.tools is None:
-            raise Refused("no tools are configured", "the operator names them with `stepward mcp --tools MODULE`")
-        source = text if text is not None else await asyncio.to_thread(self._shelf.text, caller.name, str(name))
-        desk = self._desk(caller)
+            raise RequestRefused(
+                "no tools are configured", "the operator names them with `stepward mcp --tools MODULE`"
+            )
+        source = text if text is not None else await asyncio.to_thread(self._saved.text, caller.name, str(name))
+        account = self._account(caller)
         if continues is not None:
             if inputs or request is not None:
-                raise Refused("a continuation reads its inputs, and its run has a name", "leave both out")
-            return await self._continue(desk, await self._before(caller, continues), source, progress)
+                raise RequestRefused("a continuation reads its inputs, and its run has a name", "leave both out")
+            return await self._continue(account, await self._before(caller, continues), source, progress)
         judged = await self._judged(caller, source)
         if judged.program is None:
-            raise Refused("the program does not pass the gate, so it is not run", judged.answer)
+            raise RequestRefused("the program does not pass the gate, so it is not run", judged.answer)
         run = _run_id(caller, request)
-        await self._run(desk, partial(desk.machine.run, judged.program, inputs, run_id=run), run, progress)
+        await self._run(account, partial(account.machine.run, judged.program, inputs, run_id=run), run, progress)
         return await self.get_run(caller, run)
 
     async def _before(self, caller: Caller, run: str) -> Before:
@@ -182,23 +186,27 @@ class Gateway:
         await self._require_own(caller, run)
         try:
             return await asyncio.to_thread(
-                before_of, self._journal, Continuing(run), in_force(self._desk(caller).policies)
+                before_of, self._journal, Continuing(run), in_force(self._account(caller).policies)
             )
         except PlanRefused as error:
-            raise Refused(error.message, error.for_caller) from None
+            raise RequestRefused(error.message, error.for_caller) from None
 
-    async def _continue(self, desk: Desk, before: Before, source: str, progress: Progress | None) -> dict[str, Any]:
+    async def _continue(
+        self, account: CallerAccount, before: Before, source: str, progress: Progress | None
+    ) -> dict[str, Any]:
         """Continue a run by a program that passes the gate in the state in which that run has ended."""
-        judged = await self._judged(desk.caller, source, policies=before.policies)
+        judged = await self._judged(account.caller, source, policies=before.policies)
         if judged.program is not None:
-            judged = await self._judged(desk.caller, before.within(judged.program).to_yaml(), policies=before.policies)
+            judged = await self._judged(
+                account.caller, before.within(judged.program).to_yaml(), policies=before.policies
+            )
         if judged.program is None:
-            raise Refused("the program does not pass the gate, so it is not run", judged.answer)
+            raise RequestRefused("the program does not pass the gate, so it is not run", judged.answer)
         reads = before.reads_of(judged.program)
         run = id_after([one.run for one in before.chain])
-        driving = partial(desk.machine.continue_run, before.run, judged.program, reads, head=before.head)
-        await self._run(desk, driving, run, progress)
-        return await self.get_run(desk.caller, run)
+        driving = partial(account.machine.continue_run, before.run, judged.program, reads, head=before.head)
+        await self._run(account, driving, run, progress)
+        return await self.get_run(account.caller, run)
 
     @answered
     async def run_lisp(
@@ -211,18 +219,22 @@ class Gateway:
     ) -> dict[str, Any]:
         """Take a turn of a session, a new one without `session`; return its answer, or after some seconds that it
         goes on."""
-        desk = self._desk(caller)
+        account = self._account(caller)
         if session is not None and (signature is not None or data):
-            raise Refused("`signature` and `data` are for a new session", "leave them out, or leave `session` out")
+            raise RequestRefused(
+                "`signature` and `data` are for a new session", "leave them out, or leave `session` out"
+            )
         if self._operator.tools is None:
-            raise Refused("no tools are configured", "the operator names them with `stepward mcp --tools MODULE`")
+            raise RequestRefused(
+                "no tools are configured", "the operator names them with `stepward mcp --tools MODULE`"
+            )
         if session is not None:
-            held = await self._sessions.find(caller, session, desk.session, partial(self._has_session, caller))
+            held = await self._sessions.find(caller, session, account.session, partial(self._has_session, caller))
         elif text is None:
-            raise Refused("a new session needs its first turn", "send it as `program`")
+            raise RequestRefused("a new session needs its first turn", "send it as `program`")
         else:
-            session, held = self._sessions.start(caller, data, signature, desk.session)
-        return await self._sessions.turn(session, held, text, desk.meter)
+            session, held = self._sessions.start(caller, data, signature, account.session)
+        return await self._sessions.turn(session, held, text, account.meter)
 
     async def _has_session(self, caller: Caller, name: str) -> bool:
         """Return whether the journal has a session of a caller."""
@@ -233,13 +245,13 @@ class Gateway:
     async def get_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """Return how a run of the caller stands; one that is due goes on first, as nothing else drives it here."""
         await self._require_own(caller, run)
-        desk = self._desk(caller)
-        found = await self._announced(caller, desk.machine.get(run))
-        if found.due is not None and found.due <= desk.machine.clock.now() / 1e6 and run not in self._going:
-            await self._recover(desk, run)
+        account = self._account(caller)
+        found = await self._announced(caller, account.machine.get(run))
+        if found.due is not None and found.due <= account.machine.clock.now() / 1e6 and run not in self._going:
+            await self._recover(account, run)
         return told(await asyncio.to_thread(self._history, run))
 
-    async def _recover(self, desk: Desk, run: str) -> None:
+    async def _recover(self, account: CallerAccount, run: str) -> None:
         """Go on with a run and wait until it stops, for some seconds at most, unless another process drives it.
 
         A turn is left to its session.
@@ -247,7 +259,7 @@ class Gateway:
         if self._stop.is_set() or "turn" in (await asyncio.to_thread(self._history, run)).events[0].body:
             return
         with suppress(StepwardError):  # it stands as it did, and that is told
-            await self._waited(self._under_way(desk, run, _recovered(desk, run)), run, None)
+            await self._waited(self._under_way(account, run, _recovered(account, run)), run, None)
 
     @answered
     async def list_runs(self, caller: Caller) -> dict[str, Any]:
@@ -292,24 +304,24 @@ class Gateway:
     async def cancel_run(self, caller: Caller, run: str) -> dict[str, Any]:
         """End a run of the caller."""
         await self._require_own(caller, run)
-        await self._desk(caller).machine.cancel(run, by=caller.name)
+        await self._account(caller).machine.cancel(run, by=caller.name)
         return await self.get_run(caller, run)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _desk(self, caller: Caller) -> Desk:
-        if caller.name not in self._desks:
-            desk = Desk(caller, self._operator, self._stop)
-            self._restore(desk)  # before anybody sees it: this may fail, and then the limits would hold for less
-            self._desks[caller.name] = desk
-        return self._desks[caller.name]
+    def _account(self, caller: Caller) -> CallerAccount:
+        if caller.name not in self._accounts:
+            account = CallerAccount(caller, self._operator, self._stop)
+            self._restore(account)  # before anybody sees it: this may fail, and then the limits would hold for less
+            self._accounts[caller.name] = account
+        return self._accounts[caller.name]
 
-    def _restore(self, desk: Desk) -> None:
+    def _restore(self, account: CallerAccount) -> None:
         """Count the runs of the last hour, which an earlier process of the gateway has started."""
         for row in self._journal.rows(since=time.time() - HOUR):
-            if row.run.startswith(prefix_of(desk.caller)) and self._owner(row.run) == desk.caller.name:
+            if row.run.startswith(prefix_of(account.caller)) and self._owner(row.run) == account.caller.name:
                 state = self._history(row.run).state
-                desk.meter.restore(row.started, state.tokens, Decimal(state.cost))
+                account.meter.restore(row.started, state.tokens, Decimal(state.cost))
 
     async def _judged(self, caller: Caller, text: str, *, policies: Sequence[Policy] | None = None) -> Judged:
         """Return the judgement on a text, when it is its turn, under the caller's policies or others.
@@ -318,7 +330,7 @@ class Gateway:
         """
         checks = self._checks.setdefault(caller.name, set())
         if len(checks) >= MAX_CHECKS:
-            raise Refused(f"{MAX_CHECKS} of your programs wait for the gate", "send one after the other")
+            raise RequestRefused(f"{MAX_CHECKS} of your programs wait for the gate", "send one after the other")
         task = asyncio.create_task(self._judged_in_turn(caller, text, policies))
         checks.add(task)
         task.add_done_callback(partial(_finished, checks))
@@ -326,30 +338,34 @@ class Gateway:
 
     async def _judged_in_turn(self, caller: Caller, text: str, policies: Sequence[Policy] | None) -> Judged:
         async with self._gate:
-            return await asyncio.to_thread(judge, text, self._desk(caller).policies if policies is None else policies)
+            return await asyncio.to_thread(
+                judge, text, self._account(caller).policies if policies is None else policies
+            )
 
-    async def _run(self, desk: Desk, start: Callable[..., Awaitable[Run]], run: str, progress: Progress | None) -> None:
+    async def _run(
+        self, account: CallerAccount, start: Callable[..., Awaitable[Run]], run: str, progress: Progress | None
+    ) -> None:
         """Start a run and wait until it stops, for some seconds at most; a run that exists is not started again.
 
-        Raises Refused if the caller may start no more runs, and RunRefused if the machine refuses the run.
+        Raises RequestRefused if the caller may start no more runs, and RunRefused if the machine refuses the run.
         """
         before = self._going.get(run)
         is_new = before is None and await asyncio.to_thread(self._journal.row, run) is None
         if is_new:
-            desk.meter.start()
-        envelope = Envelope(desk.caller.name, self._operator.gate, desk.caller.settles_own)
-        driving = start(by=desk.caller.name, envelope=envelope)
-        task = self._under_way(desk, run, driving)
+            account.meter.start()
+        envelope = Envelope(account.caller.name, self._operator.gate, account.caller.settles_own)
+        driving = start(by=account.caller.name, envelope=envelope)
+        task = self._under_way(account, run, driving)
         try:
             await self._waited(task, run, progress)
         except RunRefused:
             if is_new:
-                desk.meter.take_back()
+                account.meter.take_back()
             raise
 
-    def _under_way(self, desk: Desk, run: str, driving: Awaitable[Run]) -> asyncio.Task[Run]:
+    def _under_way(self, account: CallerAccount, run: str, driving: Awaitable[Run]) -> asyncio.Task[Run]:
         """Drive a run in a task of its own, which ends with the process at the latest."""
-        task = asyncio.create_task(self._announced(desk.caller, driving))
+        task = asyncio.create_task(self._announced(account.caller, driving))
         self._going.setdefault(run, task)
         task.add_done_callback(partial(self._ended, run))
         return task
@@ -372,7 +388,7 @@ class Gateway:
         while True:
             done, _ = await asyncio.wait([task], timeout=_TICK)
             if task.cancelled():
-                raise Refused("the server ends", f"when it is back, call `get_run` with the run `{run}`")
+                raise RequestRefused("the server ends", f"when it is back, call `get_run` with the run `{run}`")
             if done:
                 task.result()
                 return
@@ -402,13 +418,13 @@ class Gateway:
             for task in going:
                 task.cancel()
             await asyncio.gather(*going, return_exceptions=True)
-            for desk in self._desks.values():
-                desk.let_go()
+            for account in self._accounts.values():
+                account.let_go()
 
     async def _require_own(self, caller: Caller, run: str) -> None:
-        """Raise Refused unless a run is of the caller: for one of another in the same words as for none."""
+        """Raise RequestRefused unless a run is of the caller: for one of another in the same words as for none."""
         if await asyncio.to_thread(self._owner, run) != caller.name:
-            raise Refused("you have no such run", "`list_runs` names those that you have")
+            raise RequestRefused("you have no such run", "`list_runs` names those that you have")
 
     def _owner(self, run: str) -> str | None:
         """Return the caller that the first record of a run names, or None."""
@@ -427,8 +443,8 @@ class Gateway:
         return found
 
 
-async def _recovered(desk: Desk, run: str) -> Run:
-    (found,) = await desk.machine.recover(run)
+async def _recovered(account: CallerAccount, run: str) -> Run:
+    (found,) = await account.machine.recover(run)
     return found
 
 

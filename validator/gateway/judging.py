@@ -14,7 +14,7 @@ from typing import Final
 from stepward.validator.findings import Finding, Report, Severity
 from stepward.validator.gate.checking import UNJUDGED
 from stepward.validator.gate.corrections import with_fixes
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.validator.report.model import render
 from stepward.validator.result import RunResult
 from stepward.validator.validator import unreadable, validate_document
@@ -57,10 +57,10 @@ def in_force(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 def judge(text: str, policies: Sequence[Policy], *, time_limit: float = TIME_LIMIT) -> Judged:
     """Return the judgement on the text of one program.
 
-    Raises Refused for a text that is too long, and for other types of tools than the policies state.
+    Raises RequestRefused for a text that is too long, and for other types of tools than the policies state.
     """
     if len(text) > MAX_CHARACTERS:
-        raise Refused(
+        raise RequestRefused(
             f"the program has {len(text):,} characters, more than {MAX_CHARACTERS:,}", "send a shorter program"
         )
     document, report = _checked(text, policies, time_limit)
@@ -77,7 +77,7 @@ def judge(text: str, policies: Sequence[Policy], *, time_limit: float = TIME_LIM
 
 
 def _require_facts(program: Program, policies: Sequence[Policy]) -> None:
-    """Raise Refused if a program says of a tool that it takes or returns something else than the policies say.
+    """Raise RequestRefused if a program says of a tool that it takes or returns something else than the policies say.
 
     Elsewhere the types of the program count. Here they could drop `sensitive` from an output, or a bound from an
     argument. The same holds for `tools` of a program that it calls.
@@ -89,7 +89,7 @@ def _require_facts(program: Program, policies: Sequence[Policy]) -> None:
         for what in ("args", "returns"):
             stated = None if fact is None else getattr(fact, what)
             if stated is not None and getattr(claim, what) not in (None, stated):
-                raise Refused(
+                raise RequestRefused(
                     f"`tools` says something else than the operator about the `{what}` of `{name}`",
                     f"leave `{what}` out there, or copy it from `list_tools`",
                 )
@@ -101,7 +101,7 @@ def _checked(text: str, policies: Sequence[Policy], time_limit: float) -> tuple[
     except DocumentError as error:
         return None, _named(unreadable(error))
     if len(documents) != 1:
-        raise Refused(f"the text holds {len(documents)} programs", "send one program at a time")
+        raise RequestRefused(f"the text holds {len(documents)} programs", "send one program at a time")
     return documents[0], _named(validate_document(documents[0], policies, time_limit=time_limit))
 
 

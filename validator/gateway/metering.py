@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from stepward.validator.gateway.callers import Caller
 from stepward.validator.gateway.quiet import failed
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, asked, names_of, parameters_of
 
@@ -50,14 +50,14 @@ class Meter:
             self._spent.append(Spent(started, tokens, money))
 
     def start(self) -> None:
-        """Count one more run; raises Refused if the caller has started all that it may start in an hour."""
+        """Count one more run; raises RequestRefused if the caller has started all that it may start in an hour."""
         with self._lock:
             now = self._clock()
             while self._starts and self._starts[0] <= now - HOUR:
                 self._starts.popleft()
             if len(self._starts) >= self._caller.runs_per_hour:
                 wait = max(1, round((self._starts[0] + HOUR - now) / 60))
-                raise Refused(f"you may start {self._caller.runs_per_hour} runs an hour", f"wait {wait} minutes")
+                raise RequestRefused(f"you may start {self._caller.runs_per_hour} runs an hour", f"wait {wait} minutes")
             self._starts.append(now)
 
     def take_back(self) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 
 LESSON: Final = "lesson.md"
 """Teaches a model the language in a few thousand characters."""
@@ -25,12 +25,12 @@ def page(name: str) -> str:
 
 
 def rule_page(code: str) -> str:
-    """Return the page of a rule, by its code or its name; raises Refused for neither."""
+    """Return the page of a rule, by its code or its name; raises RequestRefused for neither."""
     from stepward.validator.rules.registry import RULES
 
     wanted = next((rule for rule in RULES if code.upper() == rule.code or code.lower() == rule.name), None)
     if wanted is None:
-        raise Refused("there is no rule of this code or name", "read `stepward://rules`, the list of all rules")
+        raise RequestRefused("there is no rule of this code or name", "read `stepward://rules`, the list of all rules")
     return f"{wanted.code} {wanted.name} ({wanted.severity})\n\n{wanted.documentation()}\n"
 
 

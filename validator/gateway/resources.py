@@ -8,7 +8,7 @@ from typing import Final
 
 from stepward.validator.gateway.catalogue import Asker
 from stepward.validator.gateway.pages import LANGUAGE, LISP, list_of_rules, page, rule_page
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm.values import to_json
 
 SCHEME: Final = "stepward://"
@@ -39,7 +39,7 @@ class Resource:
 
 
 async def read(asker: Asker, uri: str) -> tuple[str, str]:
-    """Return the text at an address, and its kind; raises Refused if there is none."""
+    """Return the text at an address, and its kind; raises RequestRefused if there is none."""
     path = uri.removeprefix(SCHEME) if len(uri) <= LONGEST else ""
     for one in RESOURCES:
         stem = one.path.partition("{")[0]
@@ -47,7 +47,7 @@ async def read(asker: Asker, uri: str) -> tuple[str, str]:
             return await one.read(asker, ""), one.kind
         if one.is_template and path.startswith(stem) and path != stem:
             return await one.read(asker, path.removeprefix(stem)), one.kind
-    raise Refused("there is no such resource", "list the resources and their templates")
+    raise RequestRefused("there is no such resource", "list the resources and their templates")
 
 
 async def _language(_: Asker, __: str) -> str:
@@ -70,7 +70,7 @@ async def _schema(_: Asker, kind: str) -> str:
     from stepward.validator.schema import json_schema
 
     if kind not in ("program", "policy"):
-        raise Refused("there is no such schema", "read that of `program` or `policy`")
+        raise RequestRefused("there is no such schema", "read that of `program` or `policy`")
     return to_json(json_schema(kind), indent=2)
 
 

@@ -43,7 +43,7 @@ from stepward.validator.gateway.callers import Caller
 from stepward.validator.gateway.catalogue import CATALOGUE, Asker, Entry
 from stepward.validator.gateway.gateway import Gateway
 from stepward.validator.gateway.pages import LESSON, page
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.validator.gateway.resources import RESOURCES, read
 from stepward.vm.values import to_json
 
@@ -63,16 +63,16 @@ CallerOf = Callable[[Context], Caller]
 
 def server_of(gateway: Gateway, caller_of: CallerOf) -> Server[Any]:
     """Return a server that answers callers at a gateway."""
-    desk = _Front(gateway, caller_of)
+    account = _Front(gateway, caller_of)
     return Server(
         "stepward",
         version=version("stepward"),
         instructions=INSTRUCTIONS,
         on_list_tools=_list_tools,
-        on_call_tool=desk.call_tool,
+        on_call_tool=account.call_tool,
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
-        on_read_resource=desk.read_resource,
+        on_read_resource=account.read_resource,
         on_list_prompts=_list_prompts,
         on_get_prompt=_get_prompt,
     )
@@ -90,10 +90,10 @@ class _Front:
         entry = CATALOGUE.get(params.name)
         if entry is None:
             names = ", ".join(f"`{name}`" for name in CATALOGUE)
-            return _refusal(Refused("there is no such tool", f"call one of {names}"))
+            return _refusal(RequestRefused("there is no such tool", f"call one of {names}"))
         try:
             answer = await _guarded(f"`{entry.name}`", entry.answer(self._asker(context), params.arguments))
-        except Refused as refused:
+        except RequestRefused as refused:
             return _refusal(refused)
         return _result(answer if isinstance(answer, str) else to_json(answer))
 
@@ -104,7 +104,7 @@ class _Front:
             text, kind = await _guarded("a resource", read(self._asker(context), uri))
         except _Internal as refused:
             raise MCPError(code=INTERNAL_ERROR, message=refused.message) from None
-        except Refused as refused:
+        except RequestRefused as refused:
             raise MCPError(code=INVALID_PARAMS, message=_words(refused)) from None
         return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=kind, text=text)])
 
@@ -115,26 +115,26 @@ class _Front:
         return Asker(self._gateway, self._caller_of(context), progress)
 
 
-class _Internal(Refused):
+class _Internal(RequestRefused):
     """Something has failed that a caller can't correct."""
 
 
 async def _guarded(what: str, answer: Awaitable[T]) -> T:
-    """Return an answer; raises Refused, also where anything else went wrong, which the log of the operator tells."""
+    """Return an answer. Raises RequestRefused, also for an error of another kind, which the log of the operator has."""
     try:
         return await answer
-    except Refused:
+    except RequestRefused:
         raise
     except Exception as error:
         log.error("internal error in %s", what, exc_info=error)
         raise _Internal(f"internal error in {what}", "try something else; the operator can see what it was") from None
 
 
-def _refusal(refused: Refused) -> CallToolResult:
+def _refusal(refused: RequestRefused) -> CallToolResult:
     return _result(_words(refused), is_error=True)
 
 
-def _words(refused: Refused) -> str:
+def _words(refused: RequestRefused) -> str:
     return f"{refused.message}\n{refused.help}" if refused.help else refused.message
 
 

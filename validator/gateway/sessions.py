@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.gateway.refusals import Refused
-from stepward.validator.repl.answers import Answer
+from stepward.validator.gateway.refusals import RequestRefused
+from stepward.validator.repl.answers import TurnAnswer
 from stepward.validator.repl.gate import Called, Refusal, passed
 from stepward.validator.repl.session import Session
 from stepward.vm.machine.refusals import RunRefused
@@ -33,11 +33,11 @@ Started = Callable[[str, Mapping[str, Any], str | None, Any], Session]
 
 
 @dataclass
-class Held:
+class OpenSession:
     """A session of a caller, and the turn that is under way or was the last."""
 
     session: Session
-    task: asyncio.Task[Answer] | None = None
+    task: asyncio.Task[TurnAnswer] | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -51,7 +51,7 @@ class Sessions:
 
     gate: asyncio.Lock
     wait: float
-    _held: dict[str, dict[str, Held]] = field(default_factory=dict)
+    _held: dict[str, dict[str, OpenSession]] = field(default_factory=dict)
 
     async def judged(
         self, document: Document, policies: Sequence[Policy], earlier: Sequence[Called]
@@ -60,30 +60,34 @@ class Sessions:
         async with self.gate:
             return await asyncio.to_thread(passed, document, policies, earlier)
 
-    async def find(self, caller: Caller, name: str, made: Started, is_kept: Callable[[str], Awaitable[bool]]) -> Held:
+    async def find(
+        self, caller: Caller, name: str, made: Started, is_kept: Callable[[str], Awaitable[bool]]
+    ) -> OpenSession:
         """Return a session of a caller, from the journal if it is not here; `is_kept` says whether it is there.
 
-        Raises Refused for one of another caller in the same words as for none, and for one that can't go on.
+        Raises RequestRefused for one of another caller in the same words as for none, and for one that can't go on.
         """
         held = self._held.setdefault(caller.name, {})
         if name not in held:
             if not await is_kept(name):
-                raise Refused("you have no such session", "leave `session` out: that starts one")
+                raise RequestRefused("you have no such session", "leave `session` out: that starts one")
             session = made(name, {}, None, self.judged)
             await _catch_up(session)
             if name not in held:  # nobody else has read it meanwhile
                 _make_room(held)
-                held[name] = Held(session)
+                held[name] = OpenSession(session)
         held[name] = held.pop(name)  # the one that was used last is the last
         return held[name]
 
-    def under_way(self) -> set[asyncio.Task[Answer]]:
+    def under_way(self) -> set[asyncio.Task[TurnAnswer]]:
         """Return the turns that are under way."""
         tasks = [one.task for sessions in self._held.values() for one in sessions.values() if one.task is not None]
         return {task for task in tasks if not task.done()}
 
-    def start(self, caller: Caller, data: Mapping[str, Any], signature: str | None, made: Started) -> tuple[str, Held]:
-        """Start a session; raises Refused for data or a signature that can't be used, or if all sessions are busy."""
+    def start(
+        self, caller: Caller, data: Mapping[str, Any], signature: str | None, made: Started
+    ) -> tuple[str, OpenSession]:
+        """Start a session. Raises RequestRefused for data or a signature without use, or if all sessions are busy."""
         held = self._held.setdefault(caller.name, {})
         _make_room(held)
         name = secrets.token_hex(16)
@@ -92,13 +96,13 @@ class Sessions:
                 freeze(value)
             session = made(name, data, signature, self.judged)
         except ValueRefused as error:
-            raise Refused(f"`data` has what is no value: {error}", "send values of JSON") from None
+            raise RequestRefused(f"`data` has what is no value: {error}", "send values of JSON") from None
         except ValueError as error:
-            raise Refused(str(error), "write it as `{:total :float}`") from None
-        held[name] = Held(session)
+            raise RequestRefused(str(error), "write it as `{:total :float}`") from None
+        held[name] = OpenSession(session)
         return name, held[name]
 
-    async def turn(self, name: str, held: Held, text: str | None, meter: Meter) -> dict[str, Any]:
+    async def turn(self, name: str, held: OpenSession, text: str | None, meter: Meter) -> dict[str, Any]:
         """Take a turn of a session, or ask for the answer to the last one; return it, or that the turn goes on.
 
         A turn goes on although its caller has cancelled the request.
@@ -110,38 +114,40 @@ class Sessions:
                 held.task.add_done_callback(_heard)
         if text is not None:
             if held.is_busy:
-                raise Refused("a turn of this session is under way", "leave `program` out: that waits for its answer")
+                raise RequestRefused(
+                    "a turn of this session is under way", "leave `program` out: that waits for its answer"
+                )
             held.task = asyncio.create_task(_metered(held.session, text, meter))
             held.task.add_done_callback(_heard)
         if held.task is None:
-            raise Refused("no turn of this session is under way", "send one as `program`")
+            raise RequestRefused("no turn of this session is under way", "send one as `program`")
         done, _ = await asyncio.wait([held.task], timeout=self.wait)
         if held.task.cancelled():
-            raise Refused("the server ends", f"when it is back, call `run_lisp` with the session `{name}` alone")
+            raise RequestRefused("the server ends", f"when it is back, call `run_lisp` with the session `{name}` alone")
         if not done:
             return {"session": name, "status": "running", "next": "call `run_lisp` with the `session` alone"}
         return {"session": name, **held.task.result().as_value()}
 
 
 async def _catch_up(session: Session) -> None:
-    """Read what the journal has of a session; raises Refused for one that can't go on."""
+    """Read what the journal has of a session; raises RequestRefused for one that can't go on."""
     try:
         await session.catch_up()
     except RunRefused as error:
-        raise Refused(str(error), "leave `session` out: that starts another one") from None
+        raise RequestRefused(str(error), "leave `session` out: that starts another one") from None
 
 
-def _make_room(held: dict[str, Held]) -> None:
-    """Forget the session that was used least recently, if there are too many; raises Refused if all are busy."""
+def _make_room(held: dict[str, OpenSession]) -> None:
+    """Forget the session that was used least recently, if there are too many; raises RequestRefused if all are busy."""
     if len(held) < MAX_SESSIONS:
         return
     idle = next((name for name, one in held.items() if not one.is_busy), None)
     if idle is None:
-        raise Refused(f"{MAX_SESSIONS} of your sessions have a turn under way", "wait until one has ended")
+        raise RequestRefused(f"{MAX_SESSIONS} of your sessions have a turn under way", "wait until one has ended")
     del held[idle]
 
 
-async def _metered(session: Session, text: str, meter: Meter) -> Answer:
+async def _metered(session: Session, text: str, meter: Meter) -> TurnAnswer:
     meter.start()
     answer = await session.turn(text)
     if not answer.run:  # nothing was run

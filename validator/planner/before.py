@@ -15,7 +15,13 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import is_sealed
 from stepward.vm.language.node import plain
 from stepward.vm.machine.chains import chain_before, reader
-from stepward.vm.machine.continuation import MAX_CONTINUATIONS, Wanted, checked_grant, prepared, require_continuable
+from stepward.vm.machine.continuation import (
+    MAX_CONTINUATIONS,
+    ContinuationRequest,
+    checked_grant,
+    prepared,
+    require_continuable,
+)
 from stepward.vm.machine.continuing import (
     Start,
     allowed_budgets,
@@ -105,7 +111,7 @@ class Before:
         asked = self.asked
         read = self.reads_of(program) if reads is None else reads
         most = asked.max_continuations
-        wanted = Wanted(program, read, self.head, asked.grant or {}, asked.after_failure, most, accept)
+        wanted = ContinuationRequest(program, read, self.head, asked.grant or {}, asked.after_failure, most, accept)
         require_continuable(self.chain, wanted)
         plan, _, _ = prepared(self.chain, wanted, self.present)
         return plan
@@ -139,7 +145,7 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
             raise PlanRefused(faults[0].what, _VERIFY, f"the operator can {_VERIFY}")
         chain = (*chain_before(found, reader(journal, plans)), found)
         most = asked.max_continuations
-        require_continuable(chain, Wanted(found.plan.program, {}, None, grant, asked.after_failure, most))
+        require_continuable(chain, ContinuationRequest(found.plan.program, {}, None, grant, asked.after_failure, most))
         following = id_after([one.run for one in chain])
         if journal.head(following) is not None:
             why = f"run `{asked.run}` is continued already, by run `{following}`"

@@ -10,7 +10,7 @@ from typing import Final
 
 from stepward.validator.gate.suppressions import read_comments
 from stepward.validator.gateway.pages import LESSON, page
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 
 MAX_REPLY: Final = 50_000
 """Characters of the longest reply that is looked at."""
@@ -38,18 +38,22 @@ def card() -> str:
 def program_text(reply: str) -> str:
     """Return the text of the program in a reply: the whole reply, or what is in a fence around all of it.
 
-    Raises Refused for a reply that is empty, is too long, has text around the program, or silences findings.
+    Raises RequestRefused for a reply that is empty, is too long, has text around the program, or silences findings.
     """
     text = reply.strip()
     if not text:
-        raise Refused("the reply is empty", _ALONE)
+        raise RequestRefused("the reply is empty", _ALONE)
     if len(reply) > MAX_REPLY:
-        raise Refused(f"the reply has {len(reply):,} characters, more than {MAX_REPLY:,}", "write a shorter program")
+        raise RequestRefused(
+            f"the reply has {len(reply):,} characters, more than {MAX_REPLY:,}", "write a shorter program"
+        )
     text = unfenced(text)
     if _FENCE.search(text):
-        raise Refused("there is text around the program, or more than one program", _ALONE)
+        raise RequestRefused("there is text around the program, or more than one program", _ALONE)
     if text.lstrip()[:1] != "{" and read_comments(text, "yaml"):
-        raise Refused("a comment in the program silences findings", "remove the comment, and correct what it hides")
+        raise RequestRefused(
+            "a comment in the program silences findings", "remove the comment, and correct what it hides"
+        )
     return text
 
 

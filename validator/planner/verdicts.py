@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stepward.validator.gateway.judging import Judged
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.validator.planner.brief import Brief
 from stepward.validator.planner.prompts import NOTICE
 from stepward.validator.planner.surface import program_text
@@ -58,7 +58,7 @@ async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
         _require_continuing(text, brief)
         final = await gate(text)
         return Verdict(final.answer, "" if final.program is None else text)
-    except (RunRefused, Refused) as error:
+    except (RunRefused, RequestRefused) as error:
         return Verdict(f"refused: {error}\n{f'change: {error.help}' if error.help else ''}\n")
 
 
@@ -99,43 +99,43 @@ def _ordered(data: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _require_inputs(program: Program, brief: Brief) -> None:
-    """Raise Refused if a program reads other inputs than those of the brief, or says something else of their types."""
+    """Raise RequestRefused if the inputs of a program have other names or types than those of the brief."""
     if brief.inputs is None:
         return
     names = ", ".join(f"`{name}`" for name in brief.inputs) or "none"
     if program.inputs is None:
-        raise Refused("the program has no section `inputs`", f"add it, with those that it reads of {names}")
+        raise RequestRefused("the program has no section `inputs`", f"add it, with those that it reads of {names}")
     for name, spec in program.inputs.items():
         if name not in brief.inputs:
-            raise Refused(f"the program has an input `{name}` that it can't get", f"the inputs are {names}")
+            raise RequestRefused(f"the program has an input `{name}` that it can't get", f"the inputs are {names}")
         if spec != brief.inputs[name]:
-            raise Refused(f"the type of input `{name}` is another one", "copy it from `inputs`")
+            raise RequestRefused(f"the type of input `{name}` is another one", "copy it from `inputs`")
 
 
 def _require_continuing(text: str, brief: Brief) -> None:
-    """Raise Refused if a program can't continue the run before."""
+    """Raise RequestRefused if a program can't continue the run before."""
     if brief.before is None:
         return
     try:
         brief.before.plan(Program.from_yaml(text))
     except (RunRefused, ProgramError) as error:
-        raise Refused(str(error), "read the inputs that `run before` lists, and do only what is left") from None
+        raise RequestRefused(str(error), "read the inputs that `run before` lists, and do only what is left") from None
 
 
 def _require_free(program: Program) -> None:
-    """Raise Refused if an `llm` step has a field that is the operator's."""
+    """Raise RequestRefused if an `llm` step has a field that is the operator's."""
     for call in _asking(program):
         for name, help in _OPERATORS.items():
             if getattr(call, name, None) is not None:
-                raise Refused(f"step `{call.id}` has a field `{name}`", help)
+                raise RequestRefused(f"step `{call.id}` has a field `{name}`", help)
 
 
 def _require_legible(text: str) -> None:
-    """Raise Refused if a program would not be shown as it is: a person may read it before it runs."""
+    """Raise RequestRefused if a program would not be shown as it is: a person may read it before it runs."""
     found = _UNSEEN.search(text)
     if found is not None:
         code = f"U+{ord(found[0]):04X}"
-        raise Refused(f"the program has the character {code}, which changes how a text is shown", "leave it out")
+        raise RequestRefused(f"the program has the character {code}, which changes how a text is shown", "leave it out")
 
 
 def _asking(program: Program) -> Iterator[Any]:

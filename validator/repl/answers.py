@@ -43,7 +43,7 @@ class TurnError:
 
 
 @dataclass(frozen=True)
-class Answer:
+class TurnAnswer:
     """What a turn came to.
 
     `value` is what may be shown of its value, as data, and `shown` the same as Lisp text, cut at MAX_SHOWN: a model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stepward.validator.repl.answers import Answer
+from stepward.validator.repl.answers import TurnAnswer
 from stepward.validator.report.text import safe
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.reader import read
@@ -43,7 +43,7 @@ def has_forms(text: str) -> bool:
         return True
 
 
-def rendered(answer: Answer) -> Iterator[str]:
+def rendered(answer: TurnAnswer) -> Iterator[str]:
     """Yield the lines that show what a turn came to."""
     for line in answer.printed:
         yield from (safe(part) for part in line.split("\n"))

@@ -24,7 +24,7 @@ from stepward.vm.machine.state import Reader, State, before
 _PRINTS: Final = "println"
 
 
-class Told(NamedTuple):
+class TurnOutput(NamedTuple):
     """The lines that a turn printed, the characters that were left out, and the error of its last computation."""
 
     lines: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Told(NamedTuple):
     error: LispError | None = None
 
 
-def told_in(history: History, limit: int) -> Told:
+def told_in(history: History, limit: int) -> TurnOutput:
     """Return what the `compute` steps of a run have printed, in order, in at most `limit` characters, and the last
     error of one.
 
@@ -57,7 +57,7 @@ def told_in(history: History, limit: int) -> Told:
                     error = found.error if is_blocked and not is_secret else None
         state = apply(history.plan, state, happened)
     # Its place is one in the text of the step, which is not that of the turn.
-    return Told(tuple(lines), cut, None if error is None else replace(error, span=None))
+    return TurnOutput(tuple(lines), cut, None if error is None else replace(error, span=None))
 
 
 _LIMITS: Final[dict[str, Reason]] = {

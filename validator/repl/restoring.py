@@ -20,7 +20,7 @@ from stepward.vm.lisp.faults import Fault
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import policy_digest
 from stepward.vm.machine.refusals import RunRefused
-from stepward.vm.machine.turns import Said, said_of
+from stepward.vm.machine.turns import TurnRequest, said_of
 from stepward.vm.values import FrozenMap, freeze
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Opening:
         found.note_hidden(found.values)
         return found
 
-    def said(self, text: str) -> Said:
+    def said(self, text: str) -> TurnRequest:
         """Return what the first turn says."""
-        return Said(text, self.data, self.signature, self.max_steps)
+        return TurnRequest(text, self.data, self.signature, self.max_steps)
 
     def as_recorded(self, session: str, first: History) -> Opening:
         """Return the opening that the first turn has recorded; raises RunRefused if something else is given now."""

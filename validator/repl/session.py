@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.validator.repl.answers import (
     MAX_MESSAGE,
-    Answer,
+    TurnAnswer,
     TurnError,
     error_of,
     lisp_text,
@@ -24,7 +24,7 @@ from stepward.validator.repl.answers import (
 from stepward.validator.repl.failures import failure_of, taken_elsewhere, waiting
 from stepward.validator.repl.gate import Called, Refusal, passed
 from stepward.validator.repl.memory import Recalled
-from stepward.validator.repl.records import Told, told_in
+from stepward.validator.repl.records import TurnOutput, told_in
 from stepward.validator.repl.restoring import Opening, require_same_rules, restored
 from stepward.validator.repl.signature import signature_type
 from stepward.validator.repl.values import in_words
@@ -38,7 +38,7 @@ from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.redaction import redacted
 from stepward.vm.machine.refusals import RunBusy, RunRefused, RunTaken
 from stepward.vm.machine.runs import run_of
-from stepward.vm.machine.turns import Said, turn_name, turn_policies
+from stepward.vm.machine.turns import TurnRequest, turn_name, turn_policies
 from stepward.vm.reading.document import Document
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class _Settled(NamedTuple):
     """What came of such a turn, or that it still waits."""
 
     text: str
-    answer: Answer
+    answer: TurnAnswer
     is_waiting: bool
 
 
@@ -170,7 +170,7 @@ class Session:
             self._is_read = self._is_read and await self._next_taken() is None
             await self._caught_up()
 
-    async def settle(self) -> Answer | None:
+    async def settle(self) -> TurnAnswer | None:
         """Return what came of the turn that had not ended, None without one; it is recovered if nobody drives it.
 
         If it is sent once more as the next turn, it is answered, and not run.
@@ -197,7 +197,7 @@ class Session:
 
     # -- a turn --------------------------------------------------------------------------------------------------------
 
-    async def turn(self, text: str) -> Answer:
+    async def turn(self, text: str) -> TurnAnswer:
         """Prove and run a turn, and return what it came to.
 
         It raises nothing for what the text is; raises JournalError if the journal can't be used.
@@ -206,7 +206,9 @@ class Session:
             try:
                 await self._caught_up()
             except RunRefused as error:
-                return Answer(self.next_number, error=TurnError("refused", str(error), hint="start another session"))
+                return TurnAnswer(
+                    self.next_number, error=TurnError("refused", str(error), hint="start another session")
+                )
             settled = self._answered or await self._settled()
             self._answered = None
             if settled is not None and (settled.is_waiting or text.strip() == settled.text):
@@ -216,17 +218,17 @@ class Session:
             if taken is not None:
                 return self._stale(number, RunTaken(f"there is a run `{taken}` already"))
             why = self._closed()
-            return Answer(number, error=why) if why is not None else await self._proved(number, text)
+            return TurnAnswer(number, error=why) if why is not None else await self._proved(number, text)
 
     async def _next_taken(self) -> str | None:
         """Return the run of the next turn if somebody else has taken it: then what is known here is too old."""
         run = turn_name(self.name, self.next_number)
         return None if await asyncio.to_thread(self._journal.head, run) is None else run
 
-    def _stale(self, number: int, error: RunTaken) -> Answer:
+    def _stale(self, number: int, error: RunTaken) -> TurnAnswer:
         """Return that somebody else has taken a turn. What that has done is read before the next one."""
         self._is_read = False
-        return Answer(number, error=taken_elsewhere(error, self.name))
+        return TurnAnswer(number, error=taken_elsewhere(error, self.name))
 
     def _closed(self) -> TurnError | None:
         state = self._state
@@ -253,33 +255,35 @@ class Session:
                 await self._machines(self._tools, history.plan.policies).recover(pending.run)
             except (RunBusy, RunRefused) as error:
                 refused = self._redacted(waiting(history, str(error)))
-                return _Settled(pending.text, Answer(pending.number, pending.run, error=refused), is_waiting=True)
+                return _Settled(pending.text, TurnAnswer(pending.number, pending.run, error=refused), is_waiting=True)
             history = await self._history(pending.run)
         if not history.state.is_over:
-            answer = Answer(pending.number, pending.run, error=waiting(history))
+            answer = TurnAnswer(pending.number, pending.run, error=waiting(history))
             return _Settled(pending.text, answer, is_waiting=True)
         self._pending = None
         return _Settled(pending.text, await self._ended(pending, history), is_waiting=False)
 
-    async def _proved(self, number: int, text: str) -> Answer:
+    async def _proved(self, number: int, text: str) -> TurnAnswer:
         state = self._state
         try:
             found, given = await state.compiled(text)
         except Fault as fault:
-            return Answer(number, error=error_of(fault.error()))
+            return TurnAnswer(number, error=error_of(fault.error()))
         except KeyError as error:
             name = str(error.args[0])
-            return Answer(number, error=TurnError("unbound_var", f"there is no `{name}`", {"name": name}, self._hint()))
+            return TurnAnswer(
+                number, error=TurnError("unbound_var", f"there is no `{name}`", {"name": name}, self._hint())
+            )
         except RecursionError:
-            return Answer(
+            return TurnAnswer(
                 number, error=TurnError("depth_exceeded", "forms are nested too deep", hint="write functions")
             )
         except ErasedError:
-            return Answer(number, error=TurnError("unbound_var", "a value was erased", hint="get it again"))
+            return TurnAnswer(number, error=TurnError("unbound_var", "a value was erased", hint="get it again"))
         policies = state.policies if state.before is None else turn_policies(state.policies, state.before)
         refused, program = await self._gate(found.turn.document, policies, state.called)
         if refused is not None:
-            return Answer(number, error=self._redacted(refused.error), told=self._text(refused.told))
+            return TurnAnswer(number, error=self._redacted(refused.error), told=self._text(refused.told))
         assert program is not None, "what is not refused has passed"
         return await self._run(number, text, found, program, policies, given)
 
@@ -297,11 +301,11 @@ class Session:
         program: Program,
         policies: Sequence[Policy],
         given: Mapping[str, Any],
-    ) -> Answer:
+    ) -> TurnAnswer:
         state = self._state
         machine = self._machines(self._tools, policies)
         pending = _Pending(turn_name(self.name, number), number, text.strip(), found.turn)
-        said = self._opening.said(text) if state.before is None else Said(text)
+        said = self._opening.said(text) if state.before is None else TurnRequest(text)
         try:
             run = await machine.take_turn(
                 pending.run, program, given, said, state.before, by=self._by, envelope=self._envelope
@@ -310,7 +314,7 @@ class Session:
             return self._stale(number, error)
         except RunRefused as error:
             hint = error.help or "correct the turn"
-            return Answer(number, error=self._redacted(TurnError("refused", str(error), hint=hint)))
+            return TurnAnswer(number, error=self._redacted(TurnError("refused", str(error), hint=hint)))
         except BaseException:
             if await asyncio.shield(asyncio.to_thread(self._load, pending.run)) is not None:
                 # Nobody knows yet what it did: the next turn waits for its end.
@@ -323,9 +327,9 @@ class Session:
         if run.is_over:
             return await self._ended(pending, history)
         self._pending = pending
-        return Answer(number, run.id, error=waiting(history))
+        return TurnAnswer(number, run.id, error=waiting(history))
 
-    async def _ended(self, pending: _Pending, history: History) -> Answer:
+    async def _ended(self, pending: _Pending, history: History) -> TurnAnswer:
         """Take over what a turn has left, and return its answer."""
         run, output = run_of(history), history.state.output
         told = await asyncio.to_thread(told_in, history, MAX_PRINTED)
@@ -337,11 +341,11 @@ class Session:
         is_last = self._state.is_over
         return self._answer(pending.number, history, told, value=output["value"], defined=names, is_last=is_last)
 
-    def _answer(self, number: int, history: History, told: Told, *, value: Any = None, **more: Any) -> Answer:
+    def _answer(self, number: int, history: History, told: TurnOutput, *, value: Any = None, **more: Any) -> TurnAnswer:
         shown = self._shown(visible(value))
         lines = tuple(map(self._text, told.lines))
         text = lisp_text(shown) if "error" not in more else ""
-        return Answer(number, history.run, shown, text, lines, told.cut, **more)
+        return TurnAnswer(number, history.run, shown, text, lines, told.cut, **more)
 
     async def _history(self, run: str) -> History:
         found = await asyncio.to_thread(self._load, run)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from stepward.validator.gateway.pages import LISP, page
 from stepward.validator.planner.prompts import marked, without_secrets
 from stepward.validator.planner.surface import unfenced
-from stepward.validator.repl.answers import Answer, plain, shortened
+from stepward.validator.repl.answers import TurnAnswer, plain, shortened
 from stepward.validator.repl.session import Session
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.program import Program
@@ -126,17 +126,17 @@ class Conversation:
         task: str,
         tools: Mapping[str, ToolSpec],
         about: Mapping[str, str],
-        shown: Callable[[str, Answer], None],
+        shown: Callable[[str, TurnAnswer], None],
     ) -> None:
         self._session = session
         self._shown = shown
         self._task = task
         self._tools = {tool: without_secrets(spec.to_data()) for tool, spec in tools.items()}
         self._about = dict(about)
-        self._turns: list[tuple[str, Answer]] = []
+        self._turns: list[tuple[str, TurnAnswer]] = []
 
     @property
-    def answers(self) -> Sequence[Answer]:
+    def answers(self) -> Sequence[TurnAnswer]:
         """What the turns came to."""
         return [answer for _, answer in self._turns]
 
@@ -178,7 +178,7 @@ class Conversation:
         return {_TOOL: self.take_turn}
 
 
-def _shown(answer: Answer) -> str:
+def _shown(answer: TurnAnswer) -> str:
     """Return an answer for a model: a value once, as Lisp text."""
     data = answer.as_value()
     data.pop("value", None)

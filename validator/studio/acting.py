@@ -30,25 +30,25 @@ class Operator(NamedTuple):
     require: Callable[[Plan], None]
 
 
-class Refused(StepwardError):  # noqa: N818 - reads better where it is raised than with a suffix
+class ActionRefused(StepwardError):  # noqa: N818 - reads better where it is raised than with a suffix
     """A request can't be understood; the message says which field is wrong."""
 
 
 async def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
     """Do what is asked for about a run, drive it on, and return it when it stops.
 
-    Raises Refused for a request without what it must have, AdvisedError without the tools, and what the machine raises
-    when it refuses.
+    Raises ActionRefused for a request without what it must have, AdvisedError without the tools, and what the machine
+    raises when it refuses.
     """
     machine, what = operator.machine, text_of(asked, "what")
     if what == "recover":
         operator.require(found.plan)
         return (await machine.recover(found.run))[0]
     if what not in ("cancel", "resume", "reconcile"):
-        raise Refused(f"nobody can `{what}` a run")
+        raise ActionRefused(f"nobody can `{what}` a run")
     by = text_of(asked, "by", optional=True).strip()
     if not by:
-        raise Refused("write your name at the top of the page first: the records say who has done this")
+        raise ActionRefused("write your name at the top of the page first: the records say who has done this")
     match what:
         case "cancel":
             return await machine.cancel(found.run, by=by)
@@ -62,9 +62,9 @@ async def _resume(operator: Operator, found: History, asked: Mapping[str, Any], 
     step = text_of(asked, "step")
     waits = next((one for one in run_of(found).suspensions if one.step == step), None)
     if waits is None:
-        raise Refused(f"`{step}` of run `{found.run}` does not wait for an answer")
+        raise ActionRefused(f"`{step}` of run `{found.run}` does not wait for an answer")
     if not waits.token:
-        raise Refused(f"the token of `{step}` was erased: the run can only be cancelled")
+        raise ActionRefused(f"the token of `{step}` was erased: the run can only be cancelled")
     operator.require(found.plan)
     value = value_typed(text_of(asked, "payload"), _returns(found, step), "the answer")
     return await operator.machine.resume(waits.token, value, by=by)
@@ -73,10 +73,10 @@ async def _resume(operator: Operator, found: History, asked: Mapping[str, Any], 
 async def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
     step, verdict = text_of(asked, "step"), text_of(asked, "verdict")
     if verdict not in VERDICTS:
-        raise Refused("`verdict` is `done`, `not_done` or `abandon`")
+        raise ActionRefused("`verdict` is `done`, `not_done` or `abandon`")
     doubts = [doubt.step for doubt in run_of(found).doubts if step in (doubt.step, doubt.place)]
     if not doubts:
-        raise Refused(f"`{step}` of run `{found.run}` is not in doubt")
+        raise ActionRefused(f"`{step}` of run `{found.run}` is not in doubt")
     if verdict != "abandon":
         operator.require(found.plan)
     output = None
@@ -94,10 +94,10 @@ def _returns(found: History, step: str) -> TypeSpec | None:
 
 
 def text_of(asked: Mapping[str, Any], name: str, *, optional: bool = False) -> str:
-    """Return a text of a request; raises Refused if it is missing, or is none."""
+    """Return a text of a request; raises ActionRefused if it is missing, or is none."""
     value = asked.get(name, "" if optional else None)
     if not isinstance(value, str):
-        raise Refused(f"`{name}` is missing, or is no text")
+        raise ActionRefused(f"`{name}` is missing, or is no text")
     return value
 
 

@@ -14,7 +14,7 @@ from stepward.sabotage.stores.forging import flipped, plant
 from stepward.validator.report.trace import words_of
 from stepward.validator.studio.copies import Copy, calls_of, performed_in
 from stepward.validator.studio.examples import NoExample
-from stepward.validator.studio.worlds import SETTLER, Asked, World, do, made_up, plant_earlier
+from stepward.validator.studio.worlds import SETTLER, AttemptedCall, TrialWorld, do, made_up, plant_earlier
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical
 from stepward.vm.journal.memory import MemoryJournal
@@ -87,7 +87,7 @@ class Disturbance(NamedTuple):
 
 def kill(copy: Copy, step: str) -> Shown:
     """Kill the process at a step, after its effect and before its record, and let another machine go on."""
-    world = World(copy)
+    world = TrialWorld(copy)
     writes = [one for one in copy.performed if one in copy.calls and copy.calls[one].writes]
     at = step or next(iter(writes), None) or _last(copy)
     if at in copy.calls:
@@ -105,12 +105,12 @@ def kill(copy: Copy, step: str) -> Shown:
     return _ended(world, run, at, Invariant.ONCE)
 
 
-def _die_before(world: World, append: Append, step: str) -> None:
+def _die_before(world: TrialWorld, append: Append, step: str) -> None:
     if any(read_record(entry).body.get("step") == step for entry in append.entries):
         world.die(f"at `{step}`, before its record is stored")
 
 
-def _recovered(world: World) -> Run:
+def _recovered(world: TrialWorld) -> Run:
     """Let a new machine find the run of a dead process, and carry it on."""
     if world.store.head(world.run_id) is None:
         world.story.append("The store has no record of the run: it is started again.")
@@ -121,15 +121,15 @@ def _recovered(world: World) -> Run:
 
 def time_out(copy: Copy, step: str) -> Shown:
     """Let the first answer at a step come after its time-out, although what was asked for happened."""
-    world = World(copy)
+    world = TrialWorld(copy)
     limited = _limited(copy.found)
     at = step or next(iter(limited), "")
     if at not in limited:
         why = "has no time-out: the machine would wait" if at in copy.calls else "asks nobody: no answer can be late"
         raise Unfit(f"`{at}` {why}" if at else NO_LIMIT)
-    late: list[Asked] = []
+    late: list[AttemptedCall] = []
 
-    def meddle(asked: Asked) -> CallAnswer | None:
+    def meddle(asked: AttemptedCall) -> CallAnswer | None:
         if asked.call.id != at or late:
             return None
         late.append(asked)
@@ -152,7 +152,7 @@ def _limited(found: History) -> list[str]:
 
 def forge(copy: Copy, step: str) -> Shown:
     """Let a tool or a model answer at a step with what it must not say."""
-    world = World(copy)
+    world = TrialWorld(copy)
     asked_of, possible = [one for one in copy.performed if one in copy.calls], _forgeable(copy.found)
     typed = (one for one in possible if copy.calls[one].returns is not None)
     at = step or next(typed, next(iter(possible), ""))
@@ -161,9 +161,9 @@ def forge(copy: Copy, step: str) -> Shown:
     forged = _forged(copy.calls[at])
     if forged is None:
         raise Unfit(f"`{at}` may return any value of ours")
-    given: list[Asked] = []
+    given: list[AttemptedCall] = []
 
-    def meddle(asked: Asked) -> CallAnswer | None:
+    def meddle(asked: AttemptedCall) -> CallAnswer | None:
         if asked.call.id != at or given:
             return None
         given.append(asked)
@@ -197,7 +197,7 @@ def _forged(call: CallPlan) -> tuple[Any, bool] | None:
     return None
 
 
-def _judge_forged(world: World, step: str, forged: tuple[Any, bool]) -> None:
+def _judge_forged(world: TrialWorld, step: str, forged: tuple[Any, bool]) -> None:
     """Note a forged answer that was taken where it must be rejected, or read as anything else than data."""
     value, must_reject = forged
     first = next((one for one in world.history().events if one.kind == "attempt" and one.body["step"] == step), None)
@@ -212,7 +212,7 @@ def _judge_forged(world: World, step: str, forged: tuple[Any, bool]) -> None:
 
 def deliver_twice(copy: Copy, step: str) -> Shown:
     """Deliver the answer to a step that waits twice; in a run that never waits, start it twice under its id."""
-    world = World(copy)
+    world = TrialWorld(copy)
     at = step or next((one for one in copy.performed if copy.deliveries.get(one)), "")
     run = world.carry_on(world.start(), until=at)
     waits = next((one for one in run.suspensions if at in ("", one.step)), None)
@@ -237,7 +237,7 @@ def _waiting(found: History) -> list[str]:
     return [one for one in performed_in(found) if one in waited]
 
 
-def _answer(world: World, step: str) -> tuple[Any, str]:
+def _answer(world: TrialWorld, step: str) -> tuple[Any, str]:
     """Return the answer to a step that waits, and who gives it: what was recorded, or one that is made up."""
     found = world.delivery(step)
     if found is not None:
@@ -251,7 +251,7 @@ def _answer(world: World, step: str) -> tuple[Any, str]:
     return value, SETTLER
 
 
-def _start_twice(world: World, run: Run, step: str) -> Shown:
+def _start_twice(world: TrialWorld, run: Run, step: str) -> Shown:
     run = world.carry_on(run)
     before, effects = run.seq, sum(map(len, world.effects.values()))
     again = world.start()
@@ -266,9 +266,9 @@ def _start_twice(world: World, run: Run, step: str) -> Shown:
 def jump(copy: Copy, step: str) -> Shown:
     """Set the clock a day ahead after a step, and later more than a day back."""
     at = step or _first(copy)
-    calm = World(copy)
+    calm = TrialWorld(copy)
     before = calm.carry_on(calm.start())
-    world = World(copy)
+    world = TrialWorld(copy)
     left = list(JUMPS)
 
     def after(append: Append) -> None:
@@ -354,7 +354,7 @@ def _answer_of_a_machine(copy: Copy, store: MemoryJournal, key: SigningKey | Non
 
     With a `key` it goes on only with runs that this key has signed.
     """
-    world, before = World(copy), len(store.read(copy.found.run))
+    world, before = TrialWorld(copy), len(store.read(copy.found.run))
     machine = ExecutionVM(world, world, store, copy.found.plan.policies, checker=None, clock=world.clock, key=key)
     which = "A machine that signs its records" if key is not None else "A machine"
     try:
@@ -395,7 +395,7 @@ def _last(copy: Copy) -> str:
     return copy.performed[-1]
 
 
-def _tell(world: World, step: str) -> None:
+def _tell(world: TrialWorld, step: str) -> None:
     """Let the story tell what the machine records of the attempts of a step, when it does."""
 
     def after(append: Append) -> None:
@@ -414,14 +414,14 @@ def _doubts(found: History) -> Counter[tuple[Any, ...]]:
     return Counter((one.body["step"], one.body["visit"], str(one.body.get("frame")), one.body["error"]) for one in told)
 
 
-def _ended(world: World, run: Run, step: str, at_stake: Invariant, usual: Outcome = Outcome.ABSORBED) -> Shown:
+def _ended(world: TrialWorld, run: Run, step: str, at_stake: Invariant, usual: Outcome = Outcome.ABSORBED) -> Shown:
     """Judge a run in a sandbox where it has stopped."""
     world.judge()
     found = world.history()
     faults = _faults(world.store.inner, run.id) if isinstance(world.store.inner, MemoryJournal) else ()
     if faults:
         world.breaches.append(Breach(Invariant.REPLAY, f"what was written is called damaged: {faults[0].what}"))
-    calm = World(world.copy)
+    calm = TrialWorld(world.copy)
     before = calm.carry_on(calm.start())
     end, calm_end = _ending(run), _ending(before)
     without = "as it is without the disturbance" if end == calm_end else f"and without the disturbance {calm_end}"

@@ -12,7 +12,7 @@ from stepward.sabotage.invariants import Outcome
 from stepward.validator.review.elements import add_all, coded, element
 from stepward.validator.review.moments import moments_of
 from stepward.validator.review.sections import stepper
-from stepward.validator.studio.acting import Refused
+from stepward.validator.studio.acting import ActionRefused
 from stepward.validator.studio.copies import copy_of
 from stepward.validator.studio.disturbances import DISTURBANCES, Shown, Unfit
 
@@ -57,19 +57,19 @@ class Sandboxes:
     def disturb(self, found: History, what: str, step: str) -> str:
         """Copy a run, disturb the copy at a step, and return what came of it, in a word.
 
-        Raises Refused for what can't be done to this run, and NotCopied.
+        Raises ActionRefused for what can't be done to this run, and NotCopied.
         """
         if what not in DISTURBANCES:
-            raise Refused(f"there is no disturbance `{what}`")
+            raise ActionRefused(f"there is no disturbance `{what}`")
         words, disturb = DISTURBANCES[what][:2]
         with self._lock:  # one at a time: each takes a whole core
             copy = copy_of(self._journal, found)
             if step and step not in copy.performed:
-                raise Refused(f"the run has no record of `{step}` yet")
+                raise ActionRefused(f"the run has no record of `{step}` yet")
             try:
                 shown = disturb(copy, step)
             except Unfit as error:
-                raise Refused(str(error)) from None
+                raise ActionRefused(str(error)) from None
             self._count += 1
             part = _part(self._count, words, shown, found)
             if shown.found is not None:
@@ -85,10 +85,10 @@ class Sandboxes:
         return {"sandboxes": [one.row for one in list(self._kept) if one.version > version]}
 
     def part(self, number: int) -> Element:
-        """Return a result as a part of the page; raises Refused for one that is not kept any more."""
+        """Return a result as a part of the page; raises ActionRefused for one that is not kept any more."""
         found = next((one.part for one in list(self._kept) if one.number == number), None)
         if found is None:
-            raise Refused(f"the sandbox {number} is not kept any more")
+            raise ActionRefused(f"the sandbox {number} is not kept any more")
         return found
 
 

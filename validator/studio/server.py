@@ -20,13 +20,13 @@ from starlette.routing import Route
 from stepward.validator.files import why_not
 from stepward.validator.http_server import Server
 from stepward.validator.result import AdvisedError
-from stepward.validator.studio.acting import Refused, act, text_of, words_of
+from stepward.validator.studio.acting import ActionRefused, act, text_of, words_of
 from stepward.validator.studio.guard import LOOPBACK, Guard, Token
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.refusals import NoSuchRun
 
 if TYPE_CHECKING:
-    from stepward.validator.studio.house import House
+    from stepward.validator.studio.parts import StudioParts
 
 MOST_BODY: Final = 64 << 10
 """Bytes of the longest request."""
@@ -66,25 +66,25 @@ def listening(port: int) -> socket.socket:
         raise AdvisedError(f"port {port} can't be used: {why_not(error)}", "name another port, or 0") from None
 
 
-def server_of(house: House, token: str, sock: socket.socket) -> Server:
+def server_of(parts: StudioParts, token: str, sock: socket.socket) -> Server:
     """Return a server for a studio; its `run` serves on the socket until the process is interrupted."""
-    desk = Desk(house, Token(token))
-    return Server(app(desk, sock.getsockname()[1]), MOST_CONNECTIONS, desk.stop, desk.close)
+    handler = RequestHandler(parts, Token(token))
+    return Server(app(handler, sock.getsockname()[1]), MOST_CONNECTIONS, handler.stop, handler.close)
 
 
-def app(desk: Desk, port: int) -> Starlette:
+def app(handler: RequestHandler, port: int) -> Starlette:
     """Return the application. Reading needs no token; what acts does."""
     routes = [
-        Route("/", desk.page),
-        Route("/events", desk.events),
-        Route("/run", desk.run),
-        Route("/picture", desk.picture),
-        Route("/program", desk.program),
-        Route("/analysis", desk.analysis),
-        Route("/sandbox", desk.sandbox),
-        Route("/act", desk.act, methods=["POST"]),
-        Route("/disturb", desk.disturb, methods=["POST"]),
-        Route("/token", desk.token, methods=["POST"]),
+        Route("/", handler.page),
+        Route("/events", handler.events),
+        Route("/run", handler.run),
+        Route("/picture", handler.picture),
+        Route("/program", handler.program),
+        Route("/analysis", handler.analysis),
+        Route("/sandbox", handler.sandbox),
+        Route("/act", handler.act, methods=["POST"]),
+        Route("/disturb", handler.disturb, methods=["POST"]),
+        Route("/token", handler.token, methods=["POST"]),
         *(Route(f"/{name}", partial(_own, name)) for name in OWN),
     ]
     refused: Any = {Unwelcome: _unwelcome}
@@ -105,15 +105,15 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
-class Desk:
-    """Answers requests from what a house has."""
+class RequestHandler:
+    """Answers requests from the parts of a studio."""
 
-    def __init__(self, house: House, token: Token) -> None:
-        self._house = house
+    def __init__(self, parts: StudioParts, token: Token) -> None:
+        self._parts = parts
         self._token = token
         self._acting: set[asyncio.Task[Any]] = set()
         self._stopping = asyncio.Event()
-        house.operator.machine.stop_with(self._stopping, parks=False)
+        parts.operator.machine.stop_with(self._stopping, parks=False)
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Desk:
 
         What comes back is recorded, and the leases of the runs are given back.
         """
-        await self._house.live.end()
+        await self._parts.live.end()
         acting = {*self._acting}
         try:
             if acting:
@@ -135,17 +135,17 @@ class Desk:
             for task in acting:
                 task.cancel()
             await asyncio.gather(*acting, return_exceptions=True)
-            self._house.operator.machine.let_go()
+            self._parts.operator.machine.let_go()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def page(self, _: Request) -> Response:
         """Return the page."""
-        return Response(self._house.page, media_type="text/html")
+        return Response(self._parts.page, media_type="text/html")
 
     async def events(self, request: Request) -> Response:
         """Return the stream of updates."""
-        live = self._house.live
+        live = self._parts.live
         if live.is_full:
             raise Unwelcome(503, "too many pages are open: close one")
         updates = live.updates(request.headers.get("last-event-id", ""))
@@ -154,25 +154,25 @@ class Desk:
     async def run(self, request: Request) -> Response:
         """Return a run, with its records from number `first` on."""
         name, first = request.query_params.get("run", ""), _number(request.query_params.get("first", ""))
-        return await self._part(lambda: self._house.views.run(name, first))
+        return await self._part(lambda: self._parts.views.run(name, first))
 
     async def picture(self, request: Request) -> Response:
         """Return the diagram of a run's program."""
-        return await self._part(lambda: self._house.views.picture(request.query_params.get("run", "")))
+        return await self._part(lambda: self._parts.views.picture(request.query_params.get("run", "")))
 
     async def program(self, request: Request) -> Response:
         """Return a program with its findings and verdicts; it is checked now, if it was not before."""
         name = request.query_params.get("file", "")
-        return await self._part(lambda: self._house.programs.part(name))
+        return await self._part(lambda: self._parts.programs.part(name))
 
     async def analysis(self, _: Request) -> Response:
         """Return the plots of the runs that ended last."""
-        return await self._part(self._house.analysis.part)
+        return await self._part(self._parts.analysis.part)
 
     async def sandbox(self, request: Request) -> Response:
         """Return what came of a disturbance."""
         number = _number(request.query_params.get("number", ""))
-        return await self._part(lambda: self._house.sandboxes.part(number))
+        return await self._part(lambda: self._parts.sandboxes.part(number))
 
     async def _part(self, make: Callable[[], Element]) -> Response:
         """Return a part of the page, made in a thread because journals block."""
@@ -196,8 +196,8 @@ class Desk:
         asked = await self._asked(request)
 
         async def acted() -> str:
-            found = await asyncio.to_thread(self._house.views.history, str(asked.get("run")))
-            return (await act(self._house.operator, found, asked)).status
+            found = await asyncio.to_thread(self._parts.views.history, str(asked.get("run")))
+            return (await act(self._parts.operator, found, asked)).status
 
         return await self._answer(acted())
 
@@ -206,9 +206,9 @@ class Desk:
         asked = await self._asked(request)
 
         def disturbed() -> str:
-            found = self._house.views.history(str(asked.get("run")))
+            found = self._parts.views.history(str(asked.get("run")))
             what, step = text_of(asked, "what"), text_of(asked, "step", optional=True)
-            return self._house.sandboxes.disturb(found, what, step)
+            return self._parts.sandboxes.disturb(found, what, step)
 
         return await self._answer(asyncio.to_thread(disturbed))
 
@@ -224,7 +224,7 @@ class Desk:
             return JSONResponse({"said": task.result()})
         except NoSuchRun as error:
             raise Unwelcome(404, str(error)) from None
-        except Refused as error:
+        except ActionRefused as error:
             raise Unwelcome(400, str(error)) from None
         except StepwardError as error:
             raise Unwelcome(409, words_of(error)) from None
@@ -233,7 +233,7 @@ class Desk:
         self._acting.discard(task)
         if not task.cancelled():
             task.exception()  # a run that failed later says so in its records
-        telling = asyncio.ensure_future(self._house.live.tell())
+        telling = asyncio.ensure_future(self._parts.live.tell())
         self._acting.add(telling)
         telling.add_done_callback(self._acting.discard)
 

@@ -41,7 +41,7 @@ MOST_RECORDS: Final = 2_000
 """The newest records of a run that are shown."""
 
 
-class Kept:
+class ViewCache:
     """The last values of a function, by key: several browsers that look at one thing cost as much as one."""
 
     def __init__(self, most: int) -> None:
@@ -69,9 +69,9 @@ class Views:
         self._journal = journal
         self._disturbances = disturbances
         self._plans = cached_plans(journal)
-        self._histories = Kept(MOST_KEPT)
-        self._verdicts = Kept(MOST_KEPT)
-        self._pictures = Kept(MOST_PICTURES)
+        self._histories = ViewCache(MOST_KEPT)
+        self._verdicts = ViewCache(MOST_KEPT)
+        self._pictures = ViewCache(MOST_PICTURES)
 
     def history(self, run: str) -> History:
         """Return the records of a run; raises NoSuchRun, and JournalError for damage."""

@@ -78,7 +78,7 @@ class MortalStore(ThroughStore):
         self.after(append)
 
 
-class Asked(NamedTuple):
+class AttemptedCall(NamedTuple):
     """One attempt of a call."""
 
     call: CallPlan
@@ -87,7 +87,7 @@ class Asked(NamedTuple):
     key: str
 
 
-class World:
+class TrialWorld:
     """Tools and a model that repeat what was recorded, and the store, the clock and the machines of one sandbox.
 
     `meddle` returns another answer to an attempt, or None. `dies_after` is a step: when it has been performed, the
@@ -102,7 +102,7 @@ class World:
         self.store = MortalStore()
         plant_earlier(copy, self.store.inner)
         self.clock = WorldClock(start=copy.found.records[0].at)
-        self.meddle: Callable[[Asked], CallAnswer | None] = lambda _: None
+        self.meddle: Callable[[AttemptedCall], CallAnswer | None] = lambda _: None
         self.dies_after = ""
         self.effects: dict[Place, list[str]] = {}
         self.story = [words for kind, words in INTERFERED.items() if any(one.kind == kind for one in copy.found.events)]
@@ -128,12 +128,14 @@ class World:
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
         """Return the output of a tool, or raise."""
         place = context.step, context.visit, context.frame
-        asked = Asked(self._calls[context.step], place, context.attempt, context.idempotency_key)
+        asked = AttemptedCall(self._calls[context.step], place, context.attempt, context.idempotency_key)
         return _given(asked.call, self._met(asked).answer)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply of the model, or raise."""
-        asked = Asked(self._calls[request.step], (request.step, request.visit, request.frame), request.attempt, "")
+        asked = AttemptedCall(
+            self._calls[request.step], (request.step, request.visit, request.frame), request.attempt, ""
+        )
         recorded = self._met(asked)
         try:
             content = _given(asked.call, recorded.answer)
@@ -143,7 +145,7 @@ class World:
             raise ModelFailed(str(error), ModelReply(None, *recorded[1:])) from None
         return ModelReply(content, *recorded[1:])
 
-    def _met(self, asked: Asked) -> Recorded:
+    def _met(self, asked: AttemptedCall) -> Recorded:
         if self.store.is_dead:
             raise Killed("the process is dead")
         self._look(asked)
@@ -181,7 +183,7 @@ class World:
         )
         return CallAnswer("returns", value)
 
-    def _look(self, asked: Asked) -> None:
+    def _look(self, asked: AttemptedCall) -> None:
         """Note what is broken if a call starts now."""
         call, happened = asked.call, self.effects.get(asked.place, [])
         if call.writes and happened and call.keeps_key and asked.key in happened:
@@ -194,7 +196,7 @@ class World:
             if not any(one["kind"] == "intent" and one["note"].get("key") == asked.key for one in records):
                 self.breaches.append(Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it"))
 
-    def _perform(self, asked: Asked) -> None:
+    def _perform(self, asked: AttemptedCall) -> None:
         keys = self.effects.setdefault(asked.place, [])
         if not (asked.call.keeps_key and asked.key in keys):
             keys.append(asked.key)

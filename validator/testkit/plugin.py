@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from stepward.testing.bench import Bench
     from stepward.testing.fakes import FakeClock
-    from stepward.validator.coverage import Coverage, Taken
+    from stepward.validator.coverage import Coverage, RunCoverage
     from stepward.vm.language.program import Program
     from stepward.vm.machine.run import Run
 
@@ -24,7 +24,7 @@ class Collector:
 
     def __init__(self, programs: Sequence[tuple[str, Program]]) -> None:
         self.programs = programs
-        self.runs: list[Taken] = []
+        self.runs: list[RunCoverage] = []
 
     def add(self, run: Run) -> None:
         """Let a run count, also one that no bench made."""
@@ -116,11 +116,11 @@ def stepward_clock() -> FakeClock:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take what a worker of pytest-xdist has collected."""
-    from stepward.validator.coverage import Taken, Way
+    from stepward.validator.coverage import CoverageItem, RunCoverage
 
     collector = node.config.stash[_COLLECTOR]
     for program, ways in getattr(node, "workeroutput", {}).get("stepward", ()):
-        collector.runs.append(Taken(program, frozenset(Way(*way) for way in ways)))
+        collector.runs.append(RunCoverage(program, frozenset(CoverageItem(*way) for way in ways)))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -28,7 +28,7 @@ Due = Callable[[Journal, str], float | None]
 """Returns the time from which on a machine can go on with a run of a store; None if nobody can."""
 
 
-class Left(StepwardError):  # noqa: N818 - a normal outcome, not a fault
+class RunNotCopied(StepwardError):  # noqa: N818 - a normal outcome, not a fault
     """A run is not copied, and why. `is_passing`: a second try may succeed."""
 
     def __init__(self, what: str, *, is_passing: bool = False) -> None:
@@ -63,7 +63,7 @@ def copy_runs(source: Journal, target: Journal, due: Due) -> Iterator[Copied]:
                     continue
                 try:
                     yield Copied(run, _copy_run(still, target, run, due, erased))
-                except Left as error:
+                except RunNotCopied as error:
                     if error.is_passing and left:
                         passing.add(run)
                     else:
@@ -169,14 +169,14 @@ def _copy_run(source: Journal, target: Journal, run: str, due: Due, erased: Coll
     head, entries = read_together(source, run)
     chain = check_chain(run, entries, head, (), is_head_forged=False)
     if chain.faults or head is None:
-        raise Left(f"{chain.faults[0].what if chain.faults else 'it has no head'}; {_LOOK}")
+        raise RunNotCopied(f"{chain.faults[0].what if chain.faults else 'it has no head'}; {_LOOK}")
     if row is None or row.fault:
-        raise Left(f"the list of runs is damaged: {'it has no line' if row is None else row.fault}; {_LOOK}")
+        raise RunNotCopied(f"the list of runs is damaged: {'it has no line' if row is None else row.fault}; {_LOOK}")
     present = target.read(run)
     if not present and target.kept(run) is not None:
         return 0  # the target has pruned it
     if any(one.digest != other.digest for one, other in zip(present, entries, strict=False)):
-        raise Left(_OTHER)
+        raise RunNotCopied(_OTHER)
     if len(present) >= len(entries):
         return 0  # the target is ahead
     _copy_documents(source, target, chain)
@@ -199,21 +199,23 @@ def _copy_entries(
         # The last entry of several comes alone, with the time of the last change.
         batch = entries[:-1] or entries
         if target.create(append(0, batch, row.started), row.program, HOLDER, 0.0) is None:
-            raise Left("somebody else has made it in the target meanwhile: copy again", is_passing=True)
+            raise RunNotCopied("somebody else has made it in the target meanwhile: copy again", is_passing=True)
         present = len(batch)
     if present == len(entries):
         return
     try:
         target.append(append(present, entries[present:], row.updated), None)
     except AppendConflict:
-        raise Left("somebody goes on with it in the target meanwhile: let nobody do that while you copy") from None
+        raise RunNotCopied(
+            "somebody goes on with it in the target meanwhile: let nobody do that while you copy"
+        ) from None
 
 
 def _copy_documents(source: Journal, target: Journal, chain: Chain) -> None:
     for digest in sorted(set(_named(chain))):
         text = source.document(digest)
         if text is None or document_digest(text) != digest:
-            raise Left(f"the document `{digest[:16]}…` is missing or was changed; {_LOOK}")
+            raise RunNotCopied(f"the document `{digest[:16]}…` is missing or was changed; {_LOOK}")
         target.put_document(digest, text)
 
 
@@ -238,11 +240,11 @@ def _copy_values(source: Journal, target: Journal, chain: Chain, *, is_erased: b
     lacking = {sealed.reference for _, sealed in chain.sealed} - erased - values.keys()
     if lacking:
         why = "they were erased while they were copied, or the vault is not the one of this journal"
-        raise Left(f"sensitive values are missing: {why}; {_LOOK}", is_passing=True)
+        raise RunNotCopied(f"sensitive values are missing: {why}; {_LOOK}", is_passing=True)
     if erased and not is_erased:
         target.vault.erase(chain.run)  # it was erased since then
     if values and not erased:
         try:
             target.vault.put(chain.run, values)
         except JournalError as error:
-            raise Left(f"its values can't be copied: {error}") from None
+            raise RunNotCopied(f"its values can't be copied: {error}") from None

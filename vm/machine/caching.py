@@ -17,7 +17,7 @@ from stepward.vm.machine.events import Call, Event, Result, Spent
 from stepward.vm.machine.known import Known
 from stepward.vm.machine.models import Model, parameters_of
 from stepward.vm.machine.plan import CallPlan
-from stepward.vm.models.cache import Kept, ReplyCache, read_entry, reply_key, write_entry
+from stepward.vm.models.cache import CachedReply, ReplyCache, read_entry, reply_key, write_entry
 from stepward.vm.values import freeze
 
 log = logging.getLogger("stepward.cache")
@@ -93,7 +93,7 @@ class Replies:
         if body["kind"] != "success" or is_sealed(body["output"]):
             return
         try:
-            await self._io(self._cache.put, key, write_entry(key, Kept(body["output"], result.spent.model)))
+            await self._io(self._cache.put, key, write_entry(key, CachedReply(body["output"], result.spent.model)))
         except Exception as error:  # as in `find`
             self._report(f"a reply was not kept in the cache: {error_text(error)}")
 

@@ -34,7 +34,7 @@ MAX_CONTINUATIONS: Final = 3
 """How often the runs of a chain may be continued, unless the operator says otherwise."""
 
 
-class Wanted(NamedTuple):
+class ContinuationRequest(NamedTuple):
     """A continuation that somebody asks for: its program, what it reads, what the operator allows and accepts."""
 
     program: Program
@@ -72,7 +72,7 @@ def checked_grant(grant: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def require_continuable(chain: Sequence[History], wanted: Wanted) -> None:
+def require_continuable(chain: Sequence[History], wanted: ContinuationRequest) -> None:
     """Raise RunRefused if the last run of a chain must not be continued in this way."""
     last = chain[-1]
     state, run = last.state, last.run
@@ -100,7 +100,7 @@ def require_continuable(chain: Sequence[History], wanted: Wanted) -> None:
 
 
 def prepared(
-    chain: Sequence[History], wanted: Wanted, present: Sequence[Policy]
+    chain: Sequence[History], wanted: ContinuationRequest, present: Sequence[Policy]
 ) -> tuple[Plan, Mapping[str, Any], Mapping[str, Any]]:
     """Return the plan of a continuation, its inputs, and what its first record says of the run before.
 

@@ -29,7 +29,7 @@ from stepward.vm.machine.caching import Replies
 from stepward.vm.machine.clock import Clock, DatedClock, SystemClock
 from stepward.vm.machine.continuation import (
     MAX_CONTINUATIONS,
-    Wanted,
+    ContinuationRequest,
     checked_grant,
     named_reads,
     prepared,
@@ -54,7 +54,7 @@ from stepward.vm.machine.setup import Setup
 from stepward.vm.machine.state import Limits, before
 from stepward.vm.machine.timeouts import limit_note
 from stepward.vm.machine.tools import Tools
-from stepward.vm.machine.turns import Said, link_behind
+from stepward.vm.machine.turns import TurnRequest, link_behind
 from stepward.vm.machine.waiting import ThreadLoop, wait
 from stepward.vm.models.cache import ReplyCache
 from stepward.vm.models.opening import open_cache
@@ -266,7 +266,7 @@ class ExecutionVM(Migrations):
         who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
         chain = await self._io(self._chain_to, run_id)
         self._require_signer(chain[-1])
-        wanted = Wanted(
+        wanted = ContinuationRequest(
             program, named_reads(reads), head, checked_grant(grant), after_failure, max_continuations, accept
         )
         require_continuable(chain, wanted)
@@ -290,7 +290,7 @@ class ExecutionVM(Migrations):
         run_id: str,
         program: Program,
         inputs: Mapping[str, Any],
-        said: Said,
+        said: TurnRequest,
         before: History | None,
         *,
         by: str | None = None,

@@ -72,7 +72,7 @@ def _nothing() -> None:
     """Do nothing: calls that only read are not tracked."""
 
 
-class Keeper:
+class LeaseKeeper:
     """Holds a lease, in a thread of its own, until abandoned calls are over, and then releases it."""
 
     def __init__(

@@ -12,7 +12,7 @@ from stepward.vm.language.types import same
 from stepward.vm.machine.bodies import end_item, folded_trace, memories_of
 from stepward.vm.machine.events import NOTHING, Event
 from stepward.vm.machine.forks import MisfitError
-from stepward.vm.machine.monitors import Left
+from stepward.vm.machine.monitors import LeftStep
 from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan
 from stepward.vm.machine.slots import UNDEFINED, get, put
 from stepward.vm.machine.state import OWN_PARTS, STAYING, Failure, State
@@ -91,14 +91,14 @@ def leave(
     return left._replace(error=body["error"]) if "ends" in body and "error" in body else left
 
 
-def _left(state: State, step: StepPlan, transition: Transition) -> Left:
+def _left(state: State, step: StepPlan, transition: Transition) -> LeftStep:
     """Return how a step was left, with the sub-steps that succeeded, and those that started behind each of them."""
     calls = state.calls or () if step.is_parallel else ()
     succeeded = [step.part] if transition.kind in ("success", "branch") else []
     parts = [(step.position, sub) for sub, call in enumerate(calls) if call.phase == "success"]
     started = frozenset(sub for sub, call in enumerate(calls) if call.performance)
     followers = () if step.order is None else tuple(after & started for after in step.order.after)
-    return Left(step.position, transition.branch, (*succeeded, *parts), followers)
+    return LeftStep(step.position, transition.branch, (*succeeded, *parts), followers)
 
 
 def _is_same(before: Any, after: Any) -> bool:
@@ -157,4 +157,4 @@ def noticed(plan: Plan, state: State, position: int) -> State:
     """Inform the monitors that a step, or a stage of one, has assigned its variables."""
     if position not in plan.watch.notified:
         return state
-    return state._replace(monitors=plan.watch.left(state.monitors, Left(position, None, ())))
+    return state._replace(monitors=plan.watch.left(state.monitors, LeftStep(position, None, ())))

@@ -31,7 +31,7 @@ _WORDS: Final[dict[Objection, str]] = {
 }
 
 
-class Left(NamedTuple):
+class LeftStep(NamedTuple):
     """How a step was left: its position, the branch that was taken, and the parts of it that succeeded.
 
     Of a step with `depends_on`, `followers` are the sub-steps that started and depend on each one.
@@ -100,14 +100,14 @@ class Monitor:
         stale = [number for sub in before.ended for number in self._stale_parts.get((before.position, sub), ())]
         return self.automaton.left(memory, came, stale)
 
-    def _is_paid(self, part: Part, left: Left) -> bool:
+    def _is_paid(self, part: Part, left: LeftStep) -> bool:
         """Return whether what has to follow a part started behind it, within its own parallel step."""
         sub = part[1]
         if not left.followers or sub is None or not self.automaton.counts_starts:
             return False
         return any((left.position, one) in self.starts for one in left.followers[sub])
 
-    def left(self, memory: Any, left: Left) -> Any:
+    def left(self, memory: Any, left: LeftStep) -> Any:
         """Return the memory after a step was left."""
         came = [
             number
@@ -171,7 +171,7 @@ class Watch:
             changed[number] = self.monitors[number].performed(memories[number], part)
         return tuple(changed)
 
-    def left(self, memories: tuple[Any, ...], left: Left) -> tuple[Any, ...]:
+    def left(self, memories: tuple[Any, ...], left: LeftStep) -> tuple[Any, ...]:
         """Return the memories after a step was left."""
         if left.position not in self.notified:
             return memories

@@ -25,7 +25,7 @@ from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import Event, entry_of, event
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History, load
-from stepward.vm.machine.keeping import Abandoned, Keeper
+from stepward.vm.machine.keeping import Abandoned, LeaseKeeper
 from stepward.vm.machine.keys import idempotency_key, stored_token, token_reference
 from stepward.vm.machine.plan import Plan, Terms, document_of, policy_digest
 from stepward.vm.machine.refusals import NoSuchRun, RunBusy, RunRefused
@@ -56,7 +56,7 @@ class Runs:
         self._setup = setup
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._leases = 0
-        self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self._keepers: weakref.WeakSet[LeaseKeeper] = weakref.WeakSet()
         self._stored = cached_plans(setup.journal)
 
     async def _io(self, function: Callable[..., T], *args: Any) -> T:
@@ -335,7 +335,7 @@ class Runs:
 
     def _hold_lease(self, lease: Lease, calls: list[Abandoned]) -> None:
         """Hold a lease while calls of an interrupted caller still run."""
-        keeper = Keeper(self.journal, self.clock, lease, self._setup.lease_seconds, calls)
+        keeper = LeaseKeeper(self.journal, self.clock, lease, self._setup.lease_seconds, calls)
         self._keepers.add(keeper)
         keeper.start()
 

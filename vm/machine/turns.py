@@ -20,7 +20,7 @@ _OPENING: Final = frozenset({"data", "max_steps", "signature"})
 """What only the first turn says: it counts for the whole session."""
 
 
-class Said(NamedTuple):
+class TurnRequest(NamedTuple):
     """What the first record of a turn says: its text; and in the first turn what the session was started with."""
 
     text: str
@@ -39,10 +39,10 @@ def is_turn(found: History) -> bool:
     return "turn" in found.records[0].body
 
 
-def said_of(found: History) -> Said:
+def said_of(found: History) -> TurnRequest:
     """Return what a turn says of itself; raises TypeError or KeyError if that is malformed."""
     body = found.events[0].body["turn"]
-    said = Said(body["text"], body.get("data", {}), body.get("signature"), body.get("max_steps"))
+    said = TurnRequest(body["text"], body.get("data", {}), body.get("signature"), body.get("max_steps"))
     is_fine = type(said.text) is str and isinstance(said.data, Mapping)
     is_fine = is_fine and type(said.signature) in (str, type(None)) and type(said.max_steps) in (int, type(None))
     if not is_fine or not body.keys() <= {"text"} | _OPENING:

@@ -32,7 +32,7 @@ class ReplyCache(Protocol):
         ...
 
 
-class Kept(NamedTuple):
+class CachedReply(NamedTuple):
     """A reply from a cache: its value, frozen, and the name of the model that gave it."""
 
     value: Any
@@ -63,12 +63,12 @@ def reply_key(
     return sha256(KEY_TAG + canonical(asked).encode()).hexdigest()
 
 
-def write_entry(key: str, kept: Kept) -> bytes:
+def write_entry(key: str, kept: CachedReply) -> bytes:
     """Return the entry of a reply: canonical JSON with exact numbers, which also names its key."""
     return canonical({"key": key, "model": kept.model, "reply": portable(kept.value), "v": VERSION}).encode()
 
 
-def read_entry(key: str, entry: bytes) -> Kept:
+def read_entry(key: str, entry: bytes) -> CachedReply:
     """Return the reply in an entry; raises CacheFault if the entry is damaged, or of another key."""
     try:
         data = json.loads(entry)
@@ -80,7 +80,7 @@ def read_entry(key: str, entry: bytes) -> Kept:
         raise CacheFault("an entry is damaged, or of another version")
     if owner != key:
         raise CacheFault("an entry is of another question")
-    return Kept(value, model)
+    return CachedReply(value, model)
 
 
 def _no_secret(*_: str) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.recorded.histories.kit import Story, afterwards, with_cache
 from stepward.vm.machine.authority import Envelope
-from stepward.vm.machine.turns import Said, steps_left, turn_name, turn_policies
+from stepward.vm.machine.turns import TurnRequest, steps_left, turn_name, turn_policies
 
 PAY: Final = {"tool": "pay"}
 LOOK: Final = {"tool": "look"}
@@ -224,12 +224,12 @@ def session(story: Story, number: int) -> None:
         one = Chain(rule, evidence, "policy", "same")
         data = run_of(at, one, "failed" if at == 1 and number % 2 else "end", secret=False, length=3)
         _script(story, at, "")
-        said = Said("the first", {"a": 0}, signature=None, max_steps=bound)
+        said = TurnRequest("the first", {"a": 0}, signature=None, max_steps=bound)
         try:
             before = story.quiet(story.process().turns("s"))
             story.policies, most = first, bound
             if before:
-                said, most = Said(f"turn {at}"), steps_left(before[-1])
+                said, most = TurnRequest(f"turn {at}"), steps_left(before[-1])
                 story.policies = [*turn_policies(before[-1].plan.policies, before[-1])]
         except Exception as error:
             story.notes.add_error(error)
@@ -246,7 +246,7 @@ def session(story: Story, number: int) -> None:
         program = story.program(run_of(3, Chain(0, 0, "", "same"), "end", secret=False, length=3))
         if program is not None:
             work = story.process().take_turn(
-                turn_name("s", 2), program, {"a": 1, "b": 1, "card": ""}, Said("x"), before[0]
+                turn_name("s", 2), program, {"a": 1, "b": 1, "card": ""}, TurnRequest("x"), before[0]
             )
             story.do("turn again", work)
     story.policies = first

@@ -17,7 +17,7 @@ from stepward.vm.journal.store import Head
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.stored_due import stored_due
-from stepward.vm.machine.turns import Said, turn_name, turn_policies
+from stepward.vm.machine.turns import TurnRequest, turn_name, turn_policies
 
 _CARD: Final = {"type": "string", "sensitive": True}
 _NUMBER: Final = {"type": "number"}
@@ -75,7 +75,7 @@ def _begin(story: Story, way: str, run: str) -> None:
         program = story.program(_chain(way))
         assert program is not None
         work = story.process().take_turn(
-            turn_name(run, 1), program, {"card": "4929 1111"}, Said("first", {"a": 1}), None
+            turn_name(run, 1), program, {"card": "4929 1111"}, TurnRequest("first", {"a": 1}), None
         )
         story.do("turn", work)
     else:
@@ -97,7 +97,9 @@ def _do(story: Story, act: str, way: str, run: str) -> None:
             program = story.program(_chain(way))
             if before and program is not None:
                 story.policies = [*turn_policies(before[-1].plan.policies, before[-1])]
-                work = story.process().take_turn(turn_name(run, 2), program, {"card": "1"}, Said("next"), before[-1])
+                work = story.process().take_turn(
+                    turn_name(run, 2), program, {"card": "1"}, TurnRequest("next"), before[-1]
+                )
                 story.do("turn", work)
                 story.policies = []
         case _:
@@ -226,13 +228,13 @@ def _forgeable(story: Story) -> None:
     story.answer("m", 1)
     program = story.program({**data, "max_steps": 20})
     assert program is not None
-    said = Said("first", {"a": 1}, max_steps=20)
+    said = TurnRequest("first", {"a": 1}, max_steps=20)
     story.do("turn", story.process().take_turn("s.1", program, {"a": 1}, said, None))
     before = story.quiet(story.process().turns("s"))[-1]
     story.policies = [*turn_policies(before.plan.policies, before)]
     program = story.program({**data, "max_steps": 16})
     assert program is not None
-    story.do("turn", story.process().take_turn("s.2", program, {"a": 1}, Said("second"), before))
+    story.do("turn", story.process().take_turn("s.2", program, {"a": 1}, TurnRequest("second"), before))
 
 
 def _forge(story: Story, records: list[dict[str, Any]], where: str, field: str, value: Any) -> None:

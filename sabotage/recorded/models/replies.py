@@ -29,7 +29,7 @@ from stepward.vm.machine.models import (
     parameters_of,
 )
 from stepward.vm.models import recordings
-from stepward.vm.models.cache import Kept, read_entry, reply_key, write_entry
+from stepward.vm.models.cache import CachedReply, read_entry, reply_key, write_entry
 from stepward.vm.models.cache_redis import RedisCache
 from stepward.vm.models.cache_sqlite import SQLiteCache
 from stepward.vm.models.named import NamedModels
@@ -383,7 +383,7 @@ def key_replies(context: SceneContext) -> None:
         asked_for = {**_BASE, **{name: freeze(chance.choice(_OTHER[name])) for name in names}}
         context.do(names, lambda asked_for=asked_for: reply_key(**asked_for))
     for _ in range(4):
-        kept = Kept(freeze(chance.choice(_VALUES)), chance.choice(("m", "")))
+        kept = CachedReply(freeze(chance.choice(_VALUES)), chance.choice(("m", "")))
         entry = write_entry("k", kept)
         context.do(entry, lambda entry=entry: read_entry("k", entry))
         data = json.loads(entry)

@@ -21,7 +21,7 @@ from stepward.vm.machine.models import ModelReply, ScriptedModel
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.timeouts import end_of_time, is_late, limit_note, start_misfit
 from stepward.vm.machine.tools import ToolError
-from stepward.vm.models.cache import Kept, read_entry, reply_key, write_entry
+from stepward.vm.models.cache import CachedReply, read_entry, reply_key, write_entry
 from stepward.vm.models.chat import chat_of, settings_of
 from stepward.vm.models.prices import Price, PriceTable, Usage
 from stepward.vm.models.recordings import key_of
@@ -74,7 +74,7 @@ def _show_setting(model: Any, temperature: Any, most: Any, form: int, is_cached:
 
 def _show_key(prompt: str, system: Any, allowed: Any, schema: Any, settings: Any) -> Any:
     found = [reply_key(freeze(one), prompt, system, allowed, freeze(schema), settings) for one in _PARAMETERS[1:]]
-    kept = Kept(freeze(schema), prompt)
+    kept = CachedReply(freeze(schema), prompt)
     entry = write_entry(found[0], kept)
     return found, entry, read_entry(found[0], entry), outcome(lambda: read_entry(found[1], entry))
 

@@ -23,7 +23,7 @@ from stepward.vm.journal.store import Switch
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.state import Limits
 from stepward.vm.machine.stored_due import stored_due
-from stepward.vm.machine.turns import Said, steps_left, turn_name, turn_policies
+from stepward.vm.machine.turns import TurnRequest, steps_left, turn_name, turn_policies
 from stepward.vm.machine.worker import Worker
 
 PEOPLE: Final = ("ann", "bob", None)
@@ -312,10 +312,13 @@ class _Scene:
         if self.chance.random() < 0.1:
             before = before[:-1]
         data = {**chosen.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
-        said, policies = Said("the first", {"a": 1}, max_steps=data["max_steps"]), [*chosen.case.held(self.later)]
+        said, policies = (
+            TurnRequest("the first", {"a": 1}, max_steps=data["max_steps"]),
+            [*chosen.case.held(self.later)],
+        )
         try:
             if before:
-                said, data = Said(f"turn {len(before)}"), {**data, "max_steps": steps_left(before[-1])}
+                said, data = TurnRequest(f"turn {len(before)}"), {**data, "max_steps": steps_left(before[-1])}
                 policies = [*turn_policies(before[-1].plan.policies, before[-1])]
             program = Program.from_dict({name: value for name, value in data.items() if value is not None})
         except Exception as error:  # a program with rules of its own is no turn

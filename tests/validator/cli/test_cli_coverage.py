@@ -10,7 +10,7 @@ import pytest
 
 from machines import TOOLS, Bench
 from shops import as_json, shop, stepward
-from stepward.validator.coverage import Way, coverage_of
+from stepward.validator.coverage import CoverageItem, coverage_of
 from stepward.validator.report.coverage import render
 from stepward.vm import Program, Run
 
@@ -104,7 +104,7 @@ def ran(n: int, **answers: Any) -> Run:
     return Bench({"late": "ok", **answers}).run(ERRORS, n=n)
 
 
-def missing(*runs: Run) -> set[Way]:
+def missing(*runs: Run) -> set[CoverageItem]:
     return {goal.way for goal in coverage_of(ERRORS, [run.trace for run in runs]).missing}
 
 
@@ -113,13 +113,21 @@ def test_error_routes_are_taken_by_the_runs_that_take_them() -> None:
 
     plain = missing(ran(2))
     ways = {("skip", "skipped"), ("late", "fallback"), ("bad", "failed"), ("bad", "visits"), ("a", "skipped")}
-    assert {Way(*way) for way in ways} | {Way("many", "no branch"), Way("many", "case 1"), Way("lost")} == plain
-    assert plain - missing(ran(2, skip=ValueError())) == {Way("skip", "skipped")}
-    assert plain - missing(ran(2, late=Late(2))) == {Way("late", "fallback")}
-    assert plain - missing(ran(2, bad=ValueError()), ran(2)) == {Way("bad", "failed"), Way("lost")}
-    assert plain - missing(ran(2, a=ValueError())) == {Way("a", "skipped")}
-    assert plain - missing(ran(1), ran(2)) == {Way("many", "case 1"), Way("bad", "visits"), Way("lost")}
-    assert plain - missing(ran(3), ran(2)) == {Way("many", "no branch")}
+    assert {CoverageItem(*way) for way in ways} | {
+        CoverageItem("many", "no branch"),
+        CoverageItem("many", "case 1"),
+        CoverageItem("lost"),
+    } == plain
+    assert plain - missing(ran(2, skip=ValueError())) == {CoverageItem("skip", "skipped")}
+    assert plain - missing(ran(2, late=Late(2))) == {CoverageItem("late", "fallback")}
+    assert plain - missing(ran(2, bad=ValueError()), ran(2)) == {CoverageItem("bad", "failed"), CoverageItem("lost")}
+    assert plain - missing(ran(2, a=ValueError())) == {CoverageItem("a", "skipped")}
+    assert plain - missing(ran(1), ran(2)) == {
+        CoverageItem("many", "case 1"),
+        CoverageItem("bad", "visits"),
+        CoverageItem("lost"),
+    }
+    assert plain - missing(ran(3), ran(2)) == {CoverageItem("many", "no branch")}
 
 
 CATCH = {
@@ -150,9 +158,11 @@ def test_a_percentage_is_never_rounded_up_to_all() -> None:
 
     whole = coverage_of(ERRORS, [])
     goals = whole.goals * 400
-    almost = dataclasses.replace(whole, goals=goals, taken=frozenset(goal.way for goal in goals[1:]) - {Way("lost")})
+    almost = dataclasses.replace(
+        whole, goals=goals, taken=frozenset(goal.way for goal in goals[1:]) - {CoverageItem("lost")}
+    )
     assert to_data(almost)["percent"] < 100
-    assert to_data(dataclasses.replace(almost, taken=almost.taken | {Way("lost")}))["percent"] == 100
+    assert to_data(dataclasses.replace(almost, taken=almost.taken | {CoverageItem("lost")}))["percent"] == 100
 
 
 def test_the_steps_of_a_body_are_goals_and_what_is_between_its_items_is_none() -> None:
@@ -176,6 +186,6 @@ def test_the_steps_of_a_body_are_goals_and_what_is_between_its_items_is_none() -
             Bench({"read": ValueError()}).run(made, l=[1]),
         )
     )
-    assert none == {Way("read_one"), Way("each", "failed"), Way("lost")}
-    assert both == {Way("each", "failed"), Way("lost")}
-    assert failed == {Way("end")}
+    assert none == {CoverageItem("read_one"), CoverageItem("each", "failed"), CoverageItem("lost")}
+    assert both == {CoverageItem("each", "failed"), CoverageItem("lost")}
+    assert failed == {CoverageItem("end")}

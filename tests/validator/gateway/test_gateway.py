@@ -18,7 +18,7 @@ from stepward.validator.gateway.callers import Caller, Callers
 from stepward.validator.gateway.gateway import MAX_CHECKS
 from stepward.validator.gateway.judging import MAX_CHARACTERS, judge
 from stepward.validator.gateway.metering import LimitReached, Meter, MeteredModel
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm import DeliveryRefused, ModelFailed, ModelReply, ModelRequest, Policy, ScriptedModel, Suspend
 from stepward.vm.journal.store import JournalError
 
@@ -215,7 +215,7 @@ def test_a_foreign_run_and_none_are_refused_in_the_same_words(house: House, meth
         run = await gateway.run_program(house.model, PAYS, None, {"sum": 5})
         call: Callable[[Caller, str], Awaitable[Any]] = getattr(gateway, method)
         for name in (run["run"], "mcp.other.0", "", "x" * 999, "../runs.db"):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RequestRefused) as refused:
                 await call(house.other, name)
             said.add(str(refused.value))
         assert (await gateway.list_runs(house.other))["runs"] == []
@@ -265,9 +265,9 @@ def test_runs_of_the_last_hour_count_though_the_journal_fails_at_first(
         gateway = house.gateway()
         with monkeypatch.context() as broken:
             broken.setattr(house.journal, "rows", fails)
-            with pytest.raises(Refused, match="the journal can't be used now"):
+            with pytest.raises(RequestRefused, match="the journal can't be used now"):
                 await gateway.run_program(house.model, PAYS, None, {"sum": 5})
-        with pytest.raises(Refused, match="you may start 1 runs an hour"):
+        with pytest.raises(RequestRefused, match="you may start 1 runs an hour"):
             await gateway.run_program(house.model, PAYS, None, {"sum": 5})
 
     asyncio.run(starts())
@@ -278,7 +278,7 @@ def test_a_run_that_the_machine_refuses_is_not_counted(tmp_path: Path) -> None:
 
     async def starts() -> Any:
         gateway = house.gateway()
-        with pytest.raises(Refused, match="input `sum`"):
+        with pytest.raises(RequestRefused, match="input `sum`"):
             await gateway.run_program(house.model, PAYS, None, {"sum": "five"})
         return await gateway.run_program(house.model, PAYS, None, {"sum": 5})
 
@@ -309,7 +309,7 @@ def test_a_program_does_not_escape_a_policy(house: House, how: str) -> None:
     only = Policy.from_dict({**RULE.to_data(), "applies_to": ["pays"]})
 
     async def starts() -> None:
-        with pytest.raises(Refused, match="does not pass the gate") as refused:
+        with pytest.raises(RequestRefused, match="does not pass the gate") as refused:
             await house.gateway(policies=[only]).run_program(house.model, ESCAPES[how], None, {"sum": 5})
         assert "policy: money/asked" in refused.value.help
 
@@ -337,7 +337,7 @@ def test_a_caller_calls_no_tool_beyond_its_own(tmp_path: Path, limits: dict[str,
     house = House(tmp_path, **limits)
 
     async def starts() -> None:
-        with pytest.raises(Refused, match="does not pass the gate") as refused:
+        with pytest.raises(RequestRefused, match="does not pass the gate") as refused:
             await house.gateway().run_program(house.model, PAYS, None, {"sum": 5})
         assert "policy `caller-model`" in refused.value.help
 
@@ -346,7 +346,7 @@ def test_a_caller_calls_no_tool_beyond_its_own(tmp_path: Path, limits: dict[str,
 
 def test_a_bare_gateway_runs_nothing(house: House) -> None:
     async def starts() -> None:
-        with pytest.raises(Refused, match="no tools are configured"):
+        with pytest.raises(RequestRefused, match="no tools are configured"):
             await house.gateway(tools=None, facts={}).run_program(house.model, PAYS, None, {"sum": 5})
 
     asyncio.run(starts())
@@ -354,13 +354,13 @@ def test_a_bare_gateway_runs_nothing(house: House) -> None:
 
 @pytest.mark.parametrize("text", ["x" * (MAX_CHARACTERS + 1), f"{PAYS}---\n{PAYS}"])
 def test_a_text_of_another_size_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         judge(text, ())
 
 
 @pytest.mark.parametrize("text", ["", "[", "{", "- 1\n", "\x00", "&a [*a]"])
 def test_a_text_without_a_program_is_no_program(text: str) -> None:
-    with suppress(Refused):
+    with suppress(RequestRefused):
         assert judge(text, ()).program is None
 
 
@@ -418,9 +418,9 @@ def test_a_reply_of_unknown_cost_is_the_last_one_of_the_hour() -> None:
 def test_the_name_of_a_saved_program_is_no_path(house: House, name: str) -> None:
     async def saves() -> None:
         gateway = house.gateway()
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await gateway.save_program(house.model, name, PAYS)
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await gateway.run_program(house.model, None, name, {})
 
     asyncio.run(saves())
@@ -429,10 +429,10 @@ def test_the_name_of_a_saved_program_is_no_path(house: House, name: str) -> None
 def test_a_saved_program_is_of_its_caller_and_is_judged_again(house: House) -> None:
     async def saves() -> None:
         await house.gateway().save_program(house.model, "pays", PAYS)
-        with pytest.raises(Refused, match="no saved program"):
+        with pytest.raises(RequestRefused, match="no saved program"):
             await house.gateway().run_program(house.other, None, "pays", {"sum": 5})
         never = Policy.from_dict({"policy": "new", "guardrails": [{"name": "shut", "never": {"tool": "pay"}}]})
-        with pytest.raises(Refused, match="does not pass the gate"):
+        with pytest.raises(RequestRefused, match="does not pass the gate"):
             await house.gateway(policies=[never]).run_program(house.model, None, "pays", {"sum": 5})
 
     asyncio.run(saves())
@@ -457,7 +457,7 @@ def test_a_cancelled_check_keeps_its_turn_and_its_place(house: House, monkeypatc
             task = asyncio.create_task(gateway.check_program(house.model, PAYS))
             await asyncio.sleep(0.01)
             task.cancel()
-        with pytest.raises(Refused, match="wait for the gate"):
+        with pytest.raises(RequestRefused, match="wait for the gate"):
             await gateway.check_program(house.model, PAYS)
         others = asyncio.create_task(gateway.check_program(house.other, PAYS))
         go_on.set()

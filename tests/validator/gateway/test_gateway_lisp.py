@@ -11,7 +11,7 @@ import pytest
 from doors import NEW, door
 from gateways import House
 from stepward.validator.gateway import sessions
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm import Policy
 
 FACTS: dict[str, Any] = {
@@ -81,12 +81,12 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
             ("1", {"signature": ":money"}, "`:money` is no type"),
             ("1", {"data": {"x": float("nan")}}, "is no value"),
         ]:
-            with pytest.raises(Refused, match=words):
+            with pytest.raises(RequestRefused, match=words):
                 await place.lisp(text, **given)
         first = await place.lisp("(def a 1)")
-        with pytest.raises(Refused, match="are for a new session"):
+        with pytest.raises(RequestRefused, match="are for a new session"):
             await place.lisp("a", first["session"], signature=":int")
-        with pytest.raises(Refused, match="you have no such session"):
+        with pytest.raises(RequestRefused, match="you have no such session"):
             await place.lisp("a", first["session"], caller=place.house.other)
         failed = await place.lisp("(tool/look {:id 13})", first["session"])
         assert "hunter2" not in str(failed)
@@ -104,7 +104,7 @@ def test_turns_count_as_runs_and_refused_ones_do_not(tmp_path: Path) -> None:
         for text in ("(let [x", "(tool/nothing {})", "(unknown)"):
             assert "error" in await place.lisp(text, session)
         await place.lisp("a", session)
-        with pytest.raises(Refused, match="2 runs an hour"):
+        with pytest.raises(RequestRefused, match="2 runs an hour"):
             await place.lisp("a", session)
 
     asyncio.run(scene())
@@ -146,7 +146,7 @@ def test_a_session_goes_on_after_the_server_was_started_again(tmp_path: Path) ->
         place.start_again()
         waits = await place.lisp(None, session)
         assert (waits["error"]["reason"], place.house.paid) == ("waits", [])
-        with pytest.raises(Refused, match="you have no such session"):
+        with pytest.raises(RequestRefused, match="you have no such session"):
             await place.lisp("a", session, caller=place.house.other)
         await place.house.approve()
         place.start_again()

@@ -11,7 +11,7 @@ import pytest
 
 from doors import door
 from gateways import ASKED_FIRST, ENTRY, PAYS, House
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm import ModelReply, Policy, ScriptedModel
 
 ASKED = Policy.from_dict({"policy": "money", "guardrails": [ASKED_FIRST], "applies_to": ["pays"]})
@@ -56,7 +56,7 @@ def test_no_program_is_a_failure_with_the_answer_of_the_gate(rich: House) -> Non
         assert "policy: money/asked" in run["output"]["reason"]
         assert len(model.asked) == 3
         assert (await server.list_runs(rich.model))["runs"][0]["program"] == "stepward-planner"
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await server.get_run(rich.other, run["run"])
 
     asyncio.run(plans())
@@ -81,7 +81,7 @@ def test_plans_count_as_runs_and_their_tokens_count(house: House) -> None:
         assert "may use 150 tokens an hour" in run["output"]["reason"]
         assert len(model.asked) == 2
         await server.plan(poor.model, "Pay.", TYPES)
-        with pytest.raises(Refused, match="2 runs an hour"):
+        with pytest.raises(RequestRefused, match="2 runs an hour"):
             await server.plan(poor.model, "Pay.", TYPES)
 
     asyncio.run(plans())
@@ -125,7 +125,7 @@ def test_arguments_that_can_not_be_used_are_refused_in_words(rich: House, fields
 
 def test_a_server_without_a_model_says_so(house: House) -> None:
     async def plans() -> None:
-        with pytest.raises(Refused, match="no model is configured"):
+        with pytest.raises(RequestRefused, match="no model is configured"):
             await house.gateway().plan(house.model, "Pay.", None)
 
     asyncio.run(plans())
@@ -155,15 +155,15 @@ def test_a_caller_continues_a_run_of_its_own_within_what_is_left(rich: House) ->
         assert "run before" in model.asked[0].prompt
         text = found["output"]["program"]
         assert "max_steps: 18" in text
-        with pytest.raises(Refused, match="you have no such run"):
+        with pytest.raises(RequestRefused, match="you have no such run"):
             await server.run_program(rich.other, text, None, {}, continues=first["run"])
-        with pytest.raises(Refused, match="reads its inputs"):
+        with pytest.raises(RequestRefused, match="reads its inputs"):
             await server.run_program(rich.model, text, None, {"n": 900}, continues=first["run"])
-        with pytest.raises(Refused, match="does not pass the gate"):
+        with pytest.raises(RequestRefused, match="does not pass the gate"):
             await server.run_program(rich.model, HASTY, None, {}, continues=first["run"])
         run = await server.run_program(rich.model, text, None, {}, continues=first["run"])
         assert (run["run"], run["status"]) == (f"{first['run']}~1", "pending")
-        with pytest.raises(Refused, match="is continued already"):
+        with pytest.raises(RequestRefused, match="is continued already"):
             await server.run_program(rich.model, text, None, {}, continues=first["run"])
         assert (await server.verify_run(rich.model, run["run"]))["intact"]
 
@@ -201,7 +201,7 @@ def test_a_caller_is_told_what_it_can_do_where_its_program_would_be_free_of_a_ru
         server, _ = gateway(rich)
         first = await server.run_program(rich.model, RULED, None, {"sum": 1})
         assert first["status"] == "stalled", first
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await server.run_program(rich.model, OTHER, None, {}, continues=first["run"])
         assert refused.value.message.startswith("SW407: guardrail `one` of run")
         assert refused.value.help == "give the step that takes its place the id `refused`, or add one"
@@ -226,7 +226,7 @@ ADVICE: list[tuple[str, str, str, str]] = [
 
 @pytest.mark.parametrize(("text", "then", "why", "help"), ADVICE)
 def test_who_can_not_continue_a_run_is_told_who_can(rich: House, text: str, then: str, why: str, help: str) -> None:
-    async def asks() -> Refused:
+    async def asks() -> RequestRefused:
         server, _ = gateway(rich)
         if text.startswith("("):
             run = (await server.run_lisp(rich.model, text, None, None, {}))["run"]
@@ -239,7 +239,7 @@ def test_who_can_not_continue_a_run_is_told_who_can(rich: House, text: str, then
         if then == "changed":
             with closing(sqlite3.connect(rich.folder / "runs.db")) as connection, connection:
                 connection.execute("UPDATE records SET digest = zeroblob(32) WHERE run = ? AND seq = 1", (run,))
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await server.run_program(rich.model, ENDS, None, {}, continues=run)
         return refused.value
 

@@ -18,7 +18,7 @@ from stepward.validator.gateway.catalogue import CATALOGUE
 from stepward.validator.gateway.gateway import Gateway
 from stepward.validator.gateway.metering import Meter, MeteredModel
 from stepward.validator.gateway.quiet import Failed
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm import DeliveryRefused, InDoubt, ModelReply, ModelRequest
 from stepward.vm.errors import EvaluationError, StepwardError
 from stepward.vm.journal.store import JournalError
@@ -53,7 +53,7 @@ def fetching(folder: Path, fetch: Callable[..., Any]) -> tuple[House, Gateway]:
 def test_a_program_takes_no_type_from_a_tool_of_the_operator(tmp_path: Path, drop: str) -> None:
     house, gateway = fetching(tmp_path, lambda id: {"card": SECRET})
     text = FETCHES.replace("steps:", f"tools: {{fetch: {DROPS[drop]}}}\nsteps:")
-    with pytest.raises(Refused, match="says something else than the operator"):
+    with pytest.raises(RequestRefused, match="says something else than the operator"):
         asyncio.run(gateway.run_program(house.model, text, None, {"id": 1}))
 
 
@@ -69,7 +69,7 @@ programs:
   card: {{{inner}, steps: [{{id: get, type: tool, tool: fetch, args: {{id: $id}}, is_terminal: true}}]}}
 steps: [{{id: c, type: call, program: card, args: {{id: $id}}}}]
 """
-    with pytest.raises(Refused, match="says something else than the operator"):
+    with pytest.raises(RequestRefused, match="says something else than the operator"):
         asyncio.run(gateway.run_program(house.model, text, None, {"id": 1}))
 
 
@@ -151,7 +151,7 @@ def test_every_error_of_the_machine_is_a_refusal_in_words(house: House, error: S
         raise error
 
     house.journal.rows = fails  # type: ignore[method-assign]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         asyncio.run(gateway.list_runs(house.model))
     assert (refused.value.message, bool(refused.value.help)) == (SAID[error], True)
 

@@ -24,7 +24,7 @@ from stepward.validator.gateway.arguments import parsed, schema_of
 from stepward.validator.gateway.catalogue import CATALOGUE
 from stepward.validator.gateway.judging import judge
 from stepward.validator.gateway.pages import LESSON, page
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm.language.steps import STEP_MODELS
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -184,7 +184,7 @@ def test_the_schema_of_a_tool_accepts_what_the_tool_accepts(house: House) -> Non
             try:
                 parsed(entry.arguments, arguments)
                 accepts = True
-            except Refused:
+            except RequestRefused:
                 accepts = False
             assert jsonschema.Draft202012Validator(schema).is_valid(arguments) is accepts, (entry.name, arguments)
 

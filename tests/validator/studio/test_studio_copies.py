@@ -15,7 +15,7 @@ from stepward.validator.studio.disturbances import DISTURBANCES, Shown, Unfit
 from stepward.vm import ExecutionVM, InDoubt, MemoryJournal, Policy, Program, Run, Suspend
 from stepward.vm.machine.history import load
 from stepward.vm.machine.replay import cached_plans
-from stepward.vm.machine.turns import Said, turn_policies
+from stepward.vm.machine.turns import TurnRequest, turn_policies
 
 PAYS: dict[str, Any] = {
     "name": "pays", "inputs": {"amount": {"type": "integer"}},
@@ -219,11 +219,11 @@ def test_every_failure_can_be_tried_on_a_turn_of_a_session() -> None:
     program = Program.from_dict(PAYS)
     once = Policy.from_dict({"policy": "once", "guardrails": [{"name": "once", "at_most_once": {"tool": "ticket"}}]})
     machine = machine_of(journal, lambda: "paid", policy=[once])
-    answered(machine, asyncio.run(machine.take_turn("s.1", program, {"amount": 3}, Said("(pays 3)"), None)))
+    answered(machine, asyncio.run(machine.take_turn("s.1", program, {"amount": 3}, TurnRequest("(pays 3)"), None)))
     first = load(journal, "s.1", cached_plans(journal))
     assert first is not None
     again = machine_of(journal, lambda: "paid", policy=turn_policies(first.plan.policies, first))
-    answered(again, asyncio.run(again.take_turn("s.2", program, {"amount": 4}, Said("(pays 4)"), first)))
+    answered(again, asyncio.run(again.take_turn("s.2", program, {"amount": 4}, TurnRequest("(pays 4)"), first)))
     copy = copied(journal, "s.2")
     for name, one in DISTURBANCES.items():
         shown = one.disturb(copy, "")

@@ -16,11 +16,11 @@ from review_pages import HOSTILE
 from stepward.sabotage.invariants import Invariant
 from stepward.validator.review.elements import element
 from stepward.validator.studio import disturbances as disturbing
-from stepward.validator.studio.acting import Refused
+from stepward.validator.studio.acting import ActionRefused
 from stepward.validator.studio.copies import Copy, NotCopied, copy_of
 from stepward.validator.studio.disturbances import DISTURBANCES, Unfit
 from stepward.validator.studio.sandboxes import MOST_KEPT, Sandboxes
-from stepward.validator.studio.worlds import World
+from stepward.validator.studio.worlds import TrialWorld
 from stepward.vm import (
     ExecutionVM,
     InDoubt,
@@ -135,15 +135,15 @@ def test_every_failure_at_every_step_of_items_and_side_by_side(tmp_path: Path) -
 def test_a_record_that_is_lost_with_its_process_is_a_broken_promise(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    revive = World.revive
+    revive = TrialWorld.revive
 
-    def forgetful(world: World) -> None:
+    def forgetful(world: TrialWorld) -> None:
         store = world.store.inner
         assert isinstance(store, MemoryJournal)
         del store._runs[world.run_id].entries[-1:]
         revive(world)
 
-    monkeypatch.setattr(World, "revive", forgetful)
+    monkeypatch.setattr(TrialWorld, "revive", forgetful)
     shown = disturbing.kill(copied(studio.journal, "paid"), "pay")
     assert (shown.outcome.value, shown.held) == ("breached", Invariant.ONCE)
     assert "`pay` is performed again, though it happened" in [one.what for one in shown.broken]
@@ -216,7 +216,7 @@ def test_only_the_newest_results_are_kept(studio: Studio) -> None:
     rows = sandboxes.since(-1)["sandboxes"]
     assert [row[0] for row in rows] == list(range(3, MOST_KEPT + 3))
     assert sandboxes.since(sandboxes.version) == {"sandboxes": []}
-    with pytest.raises(Refused, match="the sandbox 1 is not kept"):
+    with pytest.raises(ActionRefused, match="the sandbox 1 is not kept"):
         sandboxes.part(1)
 
 
@@ -273,11 +273,11 @@ def test_a_copy_that_nothing_disturbs_goes_as_the_run_went() -> None:
     model = ScriptedModel({"say": ModelReply("yes", 12, Decimal("0.25"), "small")})
     machine = ExecutionVM(tools, model, journal, checker=None)
     run = machine.run_sync(Program.from_dict(program), run_id="r")
-    open_world = World(copied(journal, "r"))
+    open_world = TrialWorld(copied(journal, "r"))
     assert open_world.carry_on(open_world.start()).trace_hash == run.trace_hash, "a doubt that nobody settled stays one"
     run = machine.reconcile_sync("r", run.doubts[0].step, "done", 3)
     assert (run.status, run.output, run.cost) == ("SUCCESS", 3, Decimal("0.25"))
-    world = World(copied(journal, "r"))
+    world = TrialWorld(copied(journal, "r"))
     again = world.carry_on(world.start())
     assert (again.status, again.trace_hash, again.cost, again.tokens) == (
         run.status, run.trace_hash, run.cost, run.tokens

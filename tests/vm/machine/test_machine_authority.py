@@ -19,7 +19,7 @@ from stepward.vm.machine.events import entry_of, event
 from stepward.vm.machine.history import load
 from stepward.vm.machine.plan import document_of, policy_digest
 from stepward.vm.machine.replay import misfits, replay, replayer
-from stepward.vm.machine.turns import Said
+from stepward.vm.machine.turns import TurnRequest
 
 
 def policy(name: str = "desk", **fields: Any) -> Policy:
@@ -334,7 +334,7 @@ STARTS: dict[str, Any] = {
     "run": lambda vm, by: vm.run_sync(ASKS, run_id="run", by=by),
     "queue": lambda vm, by: vm.queue_sync(ASKS, run_id="run", by=by),
     "continuation": lambda vm, by: vm.continue_run_sync("old", ASKS, grant={"steps": 9}, by=by),
-    "turn": lambda vm, by: asyncio.run(vm.take_turn("run", ASKS, {}, Said("(tool/ask {})"), None, by=by)),
+    "turn": lambda vm, by: asyncio.run(vm.take_turn("run", ASKS, {}, TurnRequest("(tool/ask {})"), None, by=by)),
 }
 
 

@@ -20,7 +20,7 @@ from stepward.vm.journal.records import read_record, write_record
 from stepward.vm.journal.store import Append
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.replay import replay
-from stepward.vm.models.cache import Kept, read_entry, reply_key, write_entry
+from stepward.vm.models.cache import CachedReply, read_entry, reply_key, write_entry
 from stepward.vm.models.opening import open_cache
 from stepward.vm.trace import Attempt
 from stepward.vm.values import FrozenMap
@@ -231,7 +231,7 @@ def test_a_sensitive_prompt_stays_refused_whatever_the_cache_has() -> None:
     made = program(cached(prompt="about $secret"), inputs={"secret": SECRET})
     key = reply_key("m 1", "about abcdef", None, None, None)
     cache = Table()
-    cache.put(key, write_entry(key, Kept("stolen", "m")))
+    cache.put(key, write_entry(key, CachedReply("stolen", "m")))
     model = Replier("x")
     outcome = run(made, model, cache, secret="abcdef")
     assert (outcome.status, cache.asked, model.asked) == ("FAILED", [], [])
@@ -284,7 +284,7 @@ NUMBER = program(cached(returns={"type": "integer", "maximum": 9}), end("z", out
 def test_a_poisoned_entry_of_another_type_is_refused_and_the_model_asked(
     value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outcome, model, cache = poisoned(NUMBER, lambda key, _: write_entry(key, Kept(value, "m")))
+    outcome, model, cache = poisoned(NUMBER, lambda key, _: write_entry(key, CachedReply(value, "m")))
     assert (outcome.status, outcome.output, outcome.tokens, len(model.asked)) == ("SUCCESS", 4, 5, 1)
     assert cache.values() == [4]
     assert "does not accept" in caplog.messages[0]
@@ -293,12 +293,12 @@ def test_a_poisoned_entry_of_another_type_is_refused_and_the_model_asked(
 def test_a_poisoned_choice_is_refused() -> None:
     made = program(cached(allowed_outputs=["3", "4"]), end("z", output="$a.output"))
     for value in ("5", " 3", 3, None, ("3",)):
-        outcome, model, _ = poisoned(made, lambda key, _, value=value: write_entry(key, Kept(value, "m")))
+        outcome, model, _ = poisoned(made, lambda key, _, value=value: write_entry(key, CachedReply(value, "m")))
         assert (outcome.output, len(model.asked)) == ("4", 1)
 
 
 DAMAGES = {
-    "of another question": lambda key, _: write_entry("0" * 64, Kept(3, "m")),
+    "of another question": lambda key, _: write_entry("0" * 64, CachedReply(3, "m")),
     "empty": lambda *_: b"",
     "cut": lambda _, entry: entry[:-1],
     "no bytes": lambda *_: 7,

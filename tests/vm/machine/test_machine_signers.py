@@ -17,7 +17,7 @@ from stepward.vm.journal.store import Journal, JournalError
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.tools import Suspend
-from stepward.vm.machine.turns import Said
+from stepward.vm.machine.turns import TurnRequest
 
 SECRET: Final = {"inputs": {"pin": {"type": "string", "sensitive": True}}}
 WAITS: Final = program(tool("ask", "ask"), end(), **SECRET)
@@ -26,7 +26,7 @@ DOUBTS: Final = program(tool("pay", "write"), end())
 SPENT: Final = program(assign("a", a=1), assign("b", b=1), end(), max_steps=1)
 REST: Final = program(assign("b", b=1), end())
 ENDS: Final = program(assign("a", a=1), end(), **SECRET)
-NO_TURN: Final = Said("(+ 1 1)")
+NO_TURN: Final = TurnRequest("(+ 1 1)")
 TOOLS: Final = {"ask": Suspend("may I?"), "pay": InDoubt("who knows")}
 
 

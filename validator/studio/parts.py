@@ -45,7 +45,7 @@ class Programs:
 
 
 @dataclass(frozen=True)
-class House:
+class StudioParts:
     """The parts of a studio; `page` is the text of its page."""
 
     page: str

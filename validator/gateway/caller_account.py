@@ -14,7 +14,7 @@ from stepward.validator.gateway.callers import Caller
 from stepward.validator.gateway.judging import in_force
 from stepward.validator.gateway.metering import Meter, MeteredModel
 from stepward.validator.gateway.quiet import QuietTools
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.validator.repl.session import Session
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.equipment import tools_of
@@ -59,7 +59,7 @@ class Operator:
     wait: float = WAIT
 
 
-class Desk:
+class CallerAccount:
     """The place of one caller: its policies, its machine and its meter. Once `stop` is set, no call starts."""
 
     def __init__(self, caller: Caller, operator: Operator, stop: asyncio.Event) -> None:
@@ -71,9 +71,9 @@ class Desk:
         self.machine = self._machine(QuietTools(operator.tools or {}), self.policies)
 
     def planning_machine(self, tools: Mapping[str, Any]) -> ExecutionVM:
-        """Return a machine that plans, with the gate as its tool; raises Refused if the operator has no model."""
+        """Return a machine that plans, with the gate as its tool. Raises RequestRefused if there is no model."""
         if self._operator.model is None:
-            raise Refused("no model is configured", "the operator names one with `stepward mcp --model NAME`")
+            raise RequestRefused("no model is configured", "the operator names one with `stepward mcp --model NAME`")
         return self._machine(tools, ())
 
     def session(self, name: str, data: Mapping[str, Any], signature: str | None, gate: Any) -> Session:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path as FilePath
 from typing import Final
 
-from stepward.validator.gateway.refusals import Refused
+from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm.writing import put
 
 MAX_PROGRAMS: Final = 100
@@ -17,31 +17,31 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SUFFIX: Final = ".program"
 
 
-class Shelf:
+class SavedPrograms:
     """The saved programs below a folder. A name is no path: it has no full stop and no slash."""
 
     def __init__(self, folder: FilePath | None) -> None:
         self._folder = folder
 
     def save(self, caller: str, name: str, text: str) -> None:
-        """Save a text, in place of an earlier one of that name; raises Refused for no name or too many."""
+        """Save a text, in place of an earlier one of that name; raises RequestRefused for no name or too many."""
         path = self._path(caller, name)
         names = self.names(caller)
         if name not in names and len(names) >= MAX_PROGRAMS:
-            raise Refused(
+            raise RequestRefused(
                 f"you have {MAX_PROGRAMS} saved programs", "save it under the name of one that you no longer need"
             )
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         put(path, text.encode(), mode=0o600)
 
     def text(self, caller: str, name: str) -> str:
-        """Return a saved text; raises Refused if there is none."""
+        """Return a saved text; raises RequestRefused if there is none."""
         path = self._path(caller, name)
         try:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
                 return file.read()
         except OSError:
-            raise Refused(
+            raise RequestRefused(
                 "you have no saved program of this name", "`list_programs` names those that you have"
             ) from None
 
@@ -53,9 +53,9 @@ class Shelf:
 
     def _path(self, caller: str, name: str) -> FilePath:
         if self._folder is None:
-            raise Refused("the operator keeps no programs", "send the text of the program with each run")
+            raise RequestRefused("the operator keeps no programs", "send the text of the program with each run")
         if not _NAME.fullmatch(name):
-            raise Refused(
+            raise RequestRefused(
                 "this is no name of a saved program",
                 "write 1 to 64 lower-case letters, digits, `-` and `_`, and begin with a letter or digit",
             )
