@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment
     from stepward.validator.analysis.bounds import Bounds
     from stepward.validator.analysis.not_null import NotNull
+    from stepward.validator.analysis.passing import Passing
     from stepward.validator.analysis.readings import Reading
     from stepward.validator.analysis.ways import TransitionChoices
 
@@ -41,6 +42,13 @@ class Analyses:
         from stepward.validator.analysis.not_null import NotNull
 
         return NotNull(self.assignment)
+
+    @cached_property
+    def passing(self) -> Passing:
+        """How values pass through bodies: into items, and out of them."""
+        from stepward.validator.analysis.passing import Passing
+
+        return Passing(self.assignment)
 
     @cached_property
     def type_problems(self) -> tuple[tuple[Clause, TypeProblem], ...]:

@@ -14,7 +14,6 @@ from stepward.validator.rules.continuing import continuation, falls_into_failure
 from stepward.validator.rules.naming import MAX_TRIED, arm_words, ends_the_run
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
 from stepward.vm.language.flow import Flow, target_at
-from stepward.vm.language.names import Source
 from stepward.vm.language.order import endless_branches
 from stepward.vm.language.similar import near_words, respelt
 from stepward.vm.language.steps import BranchStep, Call, ConditionStep, Failing, FailingStep, LlmCall, Stage
@@ -331,9 +330,10 @@ class NoFailureEnding(Rule):
     """A model's reply or an error decides how the run goes on, but every declared ending is a success.
 
     ## What it does
-    Reports the first condition that reads a model's reply, or the first step with an `error_step`. Its branches have to
-    lead to different endings, and no reachable ending has `outcome: failure`. Only endings that the program declares
-    count. If every ending really is a success, write `outcome: success` at one of them: then nothing is reported.
+    Reports the first condition that reads a model's reply, also through `set` and bodies, or the first step with an
+    `error_step`. Its branches have to lead to different endings, and no reachable ending has `outcome: failure`. Only
+    endings that the program declares count. If every ending really is a success, write `outcome: success` at one of
+    them: then nothing is reported.
 
     ## Why it is bad
     The run has the status SUCCESS in every case. So statistics, alerts and retries that use the status can't
@@ -407,22 +407,11 @@ class NoFailureEnding(Rule):
         if isinstance(step, FailingStep) and step.caught:
             return f"an error of `{step.id}` decides where the run goes"
         if isinstance(step, ConditionStep) and any(
-            isinstance(context.facts.call_of(source), LlmCall) for source in self._outputs(context, number)
+            source.kind == "output" and isinstance(context.facts.call_of(source), LlmCall)
+            for source in context.analyses.passing.sources(number)
         ):
             return f"a model's reply decides `{step.id}`"
         return None
-
-    def _outputs(self, context: Context, number: int) -> set[Source]:
-        """Return the outputs that a step reads, also through any number of `set` steps."""
-
-        def read(step: int) -> Iterator[Source]:
-            for reading in context.analyses.assignment.readings_at(step):
-                yield from reading.meant.sources if reading.meant else ()
-
-        def copied(step: int) -> Iterator[int]:
-            return (one.step for one in read(step) if one.kind == "set" and one.step is not None)
-
-        return {source for step in reached([number], copied) for source in read(step) if source.kind == "output"}
 
 
 class SameBranches(Rule):

@@ -31,7 +31,7 @@ class LongList(Rule):
     ```yaml
     name: remind
     language: 2
-    inputs: {mails: {type: array, items: {type: string}}}
+    inputs: {mails: {type: array, items: {type: string, maxLength: 200}}}
     tools: {send: {effect: write, idempotent: true, args: {to: {type: string}}}}
     steps:
       - id: each
@@ -46,7 +46,7 @@ class LongList(Rule):
     ```yaml
     name: remind
     language: 2
-    inputs: {mails: {type: array, items: {type: string}, maxItems: 100}}
+    inputs: {mails: {type: array, items: {type: string, maxLength: 200}, maxItems: 100}}
     tools: {send: {effect: write, idempotent: true, args: {to: {type: string}}}}
     steps:
       - id: each

@@ -1,4 +1,4 @@
-"""Taint analysis of sensitive values: through `set`, through fields, and through tools that may repeat arguments."""
+"""Taint analysis of sensitive values: through `set`, fields and bodies, and through tools that may repeat arguments."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.readings import Reading
 from stepward.validator.context import Context
-from stepward.vm.expressions.fields import index_of
+from stepward.vm.expressions.fields import ITEMS, index_of
 from stepward.vm.expressions.inside import leaf
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.operators import NUMBER, STRING
 from stepward.vm.expressions.syntax import Arithmetic, Constant, Expression, Reference, Template
+from stepward.vm.language.name_types import Location
 from stepward.vm.language.names import Resolution, Source
 from stepward.vm.language.steps import (
     ComputeStep,
@@ -74,9 +75,11 @@ class SensitiveFlow:
         match reader:
             case SetStep() | ComputeStep() | InvokeStep():
                 return True
+            case ForEachStep():
+                return reading.clause is not None  # the first value of a carried variable
             case ToolCall():
                 return self._context.facts.meaning.tool(reader.tool).echoes
-            case LlmCall() | ConditionStep() | ParallelStep() | WaitStep() | EndStep() | ForEachStep() | Stage():
+            case LlmCall() | ConditionStep() | ParallelStep() | WaitStep() | EndStep() | Stage():
                 return False
             case _:
                 assert_never(reader)
@@ -138,7 +141,7 @@ class SensitiveFlow:
 
         An origin of a value that is certainly sensitive comes before one that a tool may only repeat.
         """
-        found = [origin for source in meant.sources for origin in self._origins(source, meant.fields)]
+        found = self._of_reference(meant, set())
         return min(found, key=lambda origin: bool(origin.tool), default=None)
 
     def fields_to_show(self, text: str, meant: Resolution) -> list[str]:
@@ -172,7 +175,19 @@ class SensitiveFlow:
         trees = [clause.tree for one in readings for clause in steps.get(one.step, ()) if clause.path == source.path]
         return readings[0] if len(readings) == 1 and isinstance(trees[0], Reference) else None
 
+    def _of_reference(self, meant: Resolution, seen: set[Location]) -> Iterator[Origin]:
+        """Yield the origins of what a reference may read; `seen` are the locations that were asked."""
+        for location in [(source, meant.fields) for source in meant.sources]:
+            if location in seen:
+                continue
+            seen.add(location)
+            yield from self._origins(*location)
+            for passed in self._context.analyses.passing.into(*location):
+                found = self._of_reference(passed.meant, seen)
+                yield from (one._replace(kinds=STRING) if passed.is_text else one for one in found)
+
     def _origins(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
+        """Yield the origins of a value that does not come out of a body."""
         if source.kind == "set":
             known = self._sets.get(source.name, {})
             yield from (origin for reading, origin in known.values() if reading.is_in(fields))
@@ -232,10 +247,12 @@ def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[st
             return None
         if spec.sensitive:
             return Origin(Place((*path, "sensitive")), _searched_kinds(_part(spec, fields[number:])))
-        if index_of(name) is not None:
+        if name == ITEMS or index_of(name) is not None:
             spec, path = spec.items, (*path, "items")
+        elif name in (spec.properties or {}):
+            spec, path = (spec.properties or {})[name], (*path, "properties", name)
         else:
-            spec, path = (spec.properties or {}).get(name), (*path, "properties", name)
+            spec, path = _rest(spec), (*path, "additionalProperties")
     pending = [(spec, path)] if spec is not None else []
     first, kinds = None, frozenset[str]()
     while pending:
@@ -245,8 +262,9 @@ def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[st
             kinds |= _searched_kinds(inner)
             continue
         pending.extend((below, (*here, "properties", name)) for name, below in (inner.properties or {}).items())
-        if inner.items is not None:
-            pending.append((inner.items, (*here, "items")))
+        rest = _rest(inner)
+        pending.extend([(rest, (*here, "additionalProperties"))] if rest is not None else ())
+        pending.extend([(inner.items, (*here, "items"))] if inner.items is not None else ())
     return None if first is None else Origin(first, kinds)
 
 
@@ -255,12 +273,14 @@ def _part(spec: TypeSpec | None, fields: tuple[str, ...]) -> TypeSpec | None:
     for name in fields:
         if spec is None:
             return None
-        rest = spec.additional_properties
-        if index_of(name) is not None:
-            spec = spec.items
-        else:
-            spec = (spec.properties or {}).get(name, rest if isinstance(rest, TypeSpec) else None)
+        is_item = name == ITEMS or index_of(name) is not None
+        spec = spec.items if is_item else (spec.properties or {}).get(name, _rest(spec))
     return spec
+
+
+def _rest(spec: TypeSpec) -> TypeSpec | None:
+    """Return the type of the fields of an object that are not named."""
+    return spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
 
 
 def _searched_kinds(spec: TypeSpec | None) -> frozenset[str]:

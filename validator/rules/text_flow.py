@@ -19,8 +19,10 @@ from stepward.vm.expressions.syntax import (
     Reference,
 )
 from stepward.vm.language.clauses import CallSite
+from stepward.vm.language.name_types import Location
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import ComputeStep, ConditionStep, LlmCall, ToolCall
+from stepward.vm.language.types import TypeSpec
 from stepward.vm.reading.source import Place
 
 SHORT: Final = 500
@@ -34,11 +36,11 @@ class SensitiveToModel(Rule):
 
     ## What it does
     Reports every reference to a sensitive value in a `prompt` or a `system` text. A value is sensitive if it is marked
-    `sensitive: true`, is computed from such a value in `set`, or contains one. A tool may repeat its arguments. So the
-    rule also reports the output of a tool with a sensitive argument, if the type of the output can contain the
-    argument. A boolean, an `enum`, a text of fewer than six characters and a small whole number can't contain it.
-    `echoes: false` in the manifest says that a tool never repeats its arguments. The machine does not rely on this
-    declaration: if it finds a sensitive value in an output, it does not put it into a prompt.
+    `sensitive: true`, is computed from such a value in `set`, or contains one. Items and outputs of bodies are as what
+    they are made of. A tool may repeat its arguments. So the rule also reports the output of a tool with a sensitive
+    argument, if its type can contain it. A boolean, an `enum`, a text of fewer than six characters and a
+    small whole number can't. `echoes: false` in the manifest says that a tool never repeats its arguments. The machine
+    does not rely on it: if it finds a sensitive value in an output, it does not put it into a prompt.
 
     ## Why it is bad
     A prompt leaves the organisation, and the model's host may log and store it. For a password, a card number or a
@@ -102,8 +104,9 @@ class UnguardedTextToEffect(Rule):
     Reports an argument of a tool that is declared to write, if it contains a model's reply or an input of type text.
     There has to be a path to the call without a condition that reads the text. Text that is limited by `enum`,
     `pattern`, `allowed_outputs` or a `maxLength` of at most 500 is not free text. The output of a tool does not count
-    as free text. The rule follows values that `set` copies, and texts that `compute` steps make of what they read. Any
-    condition that reads the text is enough, whatever it compares; `defined` does not read the text.
+    as free text. The rule follows values that `set` copies, items, outputs of bodies, and texts that `compute` steps
+    make of what they read. Any condition that reads the text is enough, whatever it compares; `defined` does not read
+    the text.
 
     ## Why it is bad
     A user can write any text, and can make a model write any text. If the tool sends, stores or executes the text
@@ -154,25 +157,29 @@ class UnguardedTextToEffect(Rule):
 
     def _origin(self, context: Context, reading: Reading) -> Source | None:
         """Return the source of free text that reaches a reading unchecked, also through `set`, or None."""
-        visited: set[Source] = set()
+        visited: set[Location] = set()
         pending = [_sources_of(reading)]
         while pending:
             source, copied = next(pending[-1], (None, reading))
             if source is None:
                 pending.pop()
-            elif source not in visited and self._may_arrive(context, source, copied):
-                if source.kind != "set" and not _is_computed(context, source):
+            elif (source, _fields(copied)) not in visited and self._may_arrive(context, source, copied):
+                if not _hands_on(context, source):
                     return source
-                visited.add(source)
+                visited.add((source, _fields(copied)))
                 pending.append(self._copied(context, source, copied))
         return None
 
     def _copied(self, context: Context, source: Source, reading: Reading) -> Iterator[tuple[Source, Reading]]:
-        """Yield the sources of the value that a `set` copies, or from which a `compute` step computes a text.
+        """Yield the sources of the value that a `set` or a body hands on, or from which `compute` computes a text.
 
         `reading` reads that value, or a field of it: only what is put into this field counts.
         """
-        fields = reading.meant.fields if reading.meant is not None else ()
+        fields = _fields(reading)
+        if context.analyses.passing.passes(source):
+            for passed in context.analyses.passing.into(source, fields):
+                yield from _sources_of(passed.reading)
+            return
         for copied in context.analyses.assignment.readings_of.get(source.step or 0, ()):
             is_argument = source.kind == "output"
             is_part = copied.path == source.path and copied.is_in(fields)
@@ -180,12 +187,8 @@ class UnguardedTextToEffect(Rule):
                 yield from _sources_of(copied)
 
     def _may_arrive(self, context: Context, source: Source, reading: Reading) -> bool:
-        assert reading.meant is not None
-        is_free = (
-            source.kind == "set"
-            or _is_computed(context, source)
-            or self._is_free(context, source, reading.meant.fields)
-        )
+        spec, fields = context.facts.meaning.typing.spec((source, _fields(reading))), _fields(reading)
+        is_free = not _is_limited(spec) if _hands_on(context, source) else self._is_free(context, source, fields)
         return is_free and self._arrives(context, source, reading)
 
     def _is_copy(self, context: Context, source: Source) -> bool:
@@ -199,7 +202,10 @@ class UnguardedTextToEffect(Rule):
         message = f"{whose} free text `{text}` reaches `{call.tool}`, which writes, and no condition reads it"
         help = f"check it in a condition first (such as `len({text}) <= {SHORT}`)"
         if source.kind == "output":
-            help += f", or limit the reply of `{context.facts.call_of(source).id}` by `allowed_outputs`"
+            model = context.facts.call_of(source)
+            is_typed = isinstance(model, LlmCall) and model.returns is not None
+            where = f"by `maxLength: {SHORT}` in its `returns`" if is_typed else "by `allowed_outputs`"
+            help += f", or limit the reply of `{model.id}` {where}"
         elif context.facts.program.inputs is not None and source.kind == "input":
             pattern = ", `pattern`" if context.facts.program.language >= 2 else ""
             help += f", or limit the input by `enum`{pattern} or a `maxLength` of at most {SHORT}"
@@ -216,10 +222,7 @@ class UnguardedTextToEffect(Rule):
         elif source.kind != "input":
             return False
         spec = context.facts.meaning.typing.spec((source, fields))
-        if spec is None or spec.type is None:
-            return False
-        is_short = spec.max_length is not None and spec.max_length <= SHORT
-        return "string" in spec.kinds and spec.enum is None and spec.pattern is None and not is_short
+        return spec is not None and spec.type is not None and "string" in spec.kinds and not _is_limited(spec)
 
     def _arrives(self, context: Context, source: Source, reading: Reading) -> bool:
         """Whether a path from the source to the reading passes no condition on the name, and no other assignment."""
@@ -236,6 +239,24 @@ class UnguardedTextToEffect(Rule):
 
         first = passed(source.step) if source.step is not None else {0} - checks
         return reading.step in reached(first, passed)
+
+
+def _fields(reading: Reading) -> tuple[str, ...]:
+    return reading.meant.fields if reading.meant is not None else ()
+
+
+def _is_limited(spec: TypeSpec | None) -> bool:
+    """Return whether a declared type has no free text in it."""
+    if spec is None or spec.kinds & {"array", "object"}:
+        return False
+    is_short = spec.max_length is not None and spec.max_length <= SHORT
+    return spec.enum is not None or spec.pattern is not None or is_short or spec.kinds <= _NO_TEXT
+
+
+def _hands_on(context: Context, source: Source) -> bool:
+    """Return whether the values of a source are those of other sources, or are computed from them."""
+    is_body = context.analyses.passing.passes(source)
+    return source.kind == "set" or is_body or _is_computed(context, source)
 
 
 def _is_computed(context: Context, source: Source) -> bool:
