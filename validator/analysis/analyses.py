@@ -11,7 +11,7 @@ from stepward.vm.expressions.facts import Facts, reads
 from stepward.vm.expressions.fields import names_in
 from stepward.vm.expressions.syntax import references
 from stepward.vm.language.clauses import Clause
-from stepward.vm.language.steps import AnyPart, ToolCall
+from stepward.vm.language.steps import AnyCall, AnyPart, ToolCall
 from stepward.vm.language.typecheck import TypeProblem, check_expression
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import Bounds
     from stepward.validator.analysis.not_null import NotNull
     from stepward.validator.analysis.passing import Passing
+    from stepward.validator.analysis.public_values import PublicValues
     from stepward.validator.analysis.readings import Reading
     from stepward.validator.analysis.ways import TransitionChoices
 
@@ -126,18 +127,24 @@ class Analyses:
     @cached_property
     def uncertain_starts(self) -> frozenset[int]:
         """The steps that may fail to start when control reaches them, computed for all steps at once."""
-        refused = (
-            site.step
-            for site in self.facts.meaning.calls
-            if isinstance(site.call, ToolCall) and not self._takes(site.call)
-        )
+        refused = (site.step for site in self.facts.meaning.calls if not self._takes(site.call))
         return self.assignment.doubtful_steps.union(refused)
 
     def arguments_fit(self, number: int) -> bool:
-        """Return whether the calls of a step pass only arguments that their tools accept, each of its declared type."""
-        return all(self._takes(call) for _, call in self.facts.flow.steps[number].calls if isinstance(call, ToolCall))
+        """Return whether the machine refuses no call of a step: each argument has its declared type, and no prompt
+        holds a sensitive value."""
+        return all(self._takes(call) for _, call in self.facts.flow.steps[number].calls)
 
-    def _takes(self, call: ToolCall) -> bool:
+    @cached_property
+    def public_values(self) -> PublicValues:
+        """Which prompts certainly hold no sensitive value."""
+        from stepward.validator.analysis.public_values import PublicValues
+
+        return PublicValues(self.facts.meaning)
+
+    def _takes(self, call: AnyCall) -> bool:
+        if not isinstance(call, ToolCall):
+            return self.public_values.are_all_in(call)
         declared = self.facts.meaning.tool(call.tool).args or {}
         return self.names_fit(call) and all(
             self.facts.fits(value, declared[name]) for name, value in call.args.items() if name in declared

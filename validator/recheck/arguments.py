@@ -8,13 +8,14 @@ from typing import Any, Final, assert_never
 from stepward.validator.recheck.cells import UNDEFINED, Block, allows, meet
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.names import Names
+from stepward.validator.recheck.public_values import may_hold_sensitive
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.validator.recheck.whole import has_whole_numbers
 from stepward.vm.expressions.syntax import Constant
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import AnyCall, ComputeStep, InvokeStep, ToolCall
+from stepward.vm.language.steps import AnyCall, ComputeStep, InvokeStep, LlmCall, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 _ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))
@@ -30,6 +31,8 @@ def starts(reading: Reading, part: AnyCall | ComputeStep, blocks_of: BlocksOf) -
     read = [blocks_of(name) for name in read_by(part)]
     may_start = not any(blocks == (UNDEFINED,) for blocks in read)
     may_fail = isinstance(part, ComputeStep) or any(UNDEFINED in blocks for blocks in read)
+    if isinstance(part, LlmCall):
+        may_fail = may_fail or may_hold_sensitive(reading, reading.boundary, part)
     if isinstance(part, ToolCall):
         declared = reading.tool(part.tool).args
         # A call that a run before this one has made is refused.

@@ -13,7 +13,7 @@ from stepward.validator.engine.values.whole import is_whole
 from stepward.vm.expressions.operators import Comparison
 from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference
 from stepward.vm.expressions.template import embedded
-from stepward.vm.language.steps import Call, ComputeStep, ToolCall
+from stepward.vm.language.steps import Call, ComputeStep, LlmCall, ToolCall
 from stepward.vm.language.types import TypeSpec
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Starts:
         is_sure = len(wanted) == len(doubtful)
         if isinstance(call, ComputeStep):
             is_sure = False  # its expression may have no value
+        if isinstance(call, LlmCall):
+            is_sure &= self.analyses.public_values.are_all_in(call)
         if isinstance(call, ToolCall):
             is_sure = self.analyses.names_fit(call)
             for name, spec in (self.facts.meaning.tool(call.tool).args or {}).items():
