@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.dominators import Dominators
 from stepward.vm.language.flow import Flow
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import networkx
 
 Components = list[list[int]]
+
+_BETWEEN: Final = ("item", "again")
+"""The transitions between items."""
 
 
 class StepGraph:
@@ -100,9 +103,8 @@ class StepGraph:
         if not self.flow.layout.bodies:
             return self.loops_without(taken_out)
         graph = self.digraph.subgraph(number for number in self.digraph if number not in taken_out).copy()
-        between = ("item", "again")
         graph.remove_edges_from(
-            [(a, b) for a, b, held in graph.edges(data="transitions") if all(one.kind in between for one in held)]
+            [(a, b) for a, b, held in graph.edges(data="transitions") if all(one.kind in _BETWEEN for one in held)]
         )
         found = [list(part) for part in networkx.strongly_connected_components(graph)]
         return sorted(sorted(part) for part in found if len(part) > 1 or graph.has_edge(part[0], part[0]))
@@ -119,9 +121,33 @@ class StepGraph:
         )
 
     def leads_out(self, loop: list[int]) -> bool:
-        """Return whether an edge leads out of a loop."""
+        """Return whether a way that the program declares leads out of a loop: no failure does that nothing takes."""
         inside = set(loop)
-        return any(target not in inside for number in loop for target in self.flow.successors[number])
+        leaving = ((number, one) for number in loop for one in self.flow.transitions[number])
+        return any(self._leads_on(number, one) for number, one in leaving if one.to >= 0 and one.to not in inside)
+
+    def _leads_on(self, number: int, leaving: Transition) -> bool:
+        """Return whether a transition goes on as the program declares it, or its failure does at a step around."""
+        if leaving.kind in _BETWEEN:  # into the body: what matters is how an item leaves it
+            body = self.flow.layout.body_of(number)
+            inside = (
+                (step, one) for step in self.flow.layout.inside(body.owner) for one in self.flow.transitions[step]
+            )
+            return any(one.to == body.failed and self._leads_on(step, one) for step, one in inside)
+        is_declared = leaving.ending is None or leaving.ending.reason == "declared"
+        return is_declared or self._takes_failures(number)
+
+    def _takes_failures(self, number: int) -> bool:
+        """Return whether a step around the body in which a step is takes failures of that body."""
+        layout = self.flow.layout
+        owner = layout.owner(number)
+        if owner is None:
+            return False
+        stage = layout.stage_of_failure(owner)
+        if stage is None:
+            return True  # the next item follows
+        failures = [one for one in self.flow.transitions[stage] if one.kind in ("failed", "skipped")]
+        return any(one.kind == "skipped" or one.ending is None for one in failures) or self._takes_failures(stage)
 
     @cached_property
     def in_loop(self) -> frozenset[int]:

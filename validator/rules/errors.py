@@ -44,8 +44,9 @@ class UnhandledError(Rule):
     ## What it does
     Reports every call of a tool whose `errors` have a name that ends the run FAILED: no entry of `catch` takes it, and
     the step has neither an `error_step` nor `on_error: skip`. For a sub-step, these fields of the parallel step count
-    too, and for a step of a body those of its for_each step, with `on_item_error: skip`. An entry of `retry` handles
-    nothing, because the last attempt may fail with the same error. Only programs of language 2 are asked.
+    too. For a step of a body, those of the step that has the body count, with `on_item_error: skip`. An entry of
+    `retry` handles nothing, because the last attempt may fail with the same error. Only programs of language 2 are
+    asked.
 
     ## Why it is bad
     The tool says that this error belongs to its work: a card is declined, a seat is taken. The program has no answer
@@ -113,8 +114,8 @@ def _is_unhandled(flow: Flow, number: int, name: str) -> bool:
     owner = flow.layout.owner(number)
     if owner is None:
         return True
-    failed = flow.layout.bodies[owner].failed
-    return failed is not None and _is_unhandled(flow, failed, name)
+    stage = flow.layout.stage_of_failure(owner)
+    return stage is not None and _is_unhandled(flow, stage, name)
 
 
 class UnusedCatch(Rule):

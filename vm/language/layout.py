@@ -211,6 +211,13 @@ class Layout:
         """Return the fork to which the start of a branch belongs."""
         return next(fork for fork in self.forks.values() if branch in fork.branches)
 
+    def stage_of_failure(self, owner: int) -> int | None:
+        """Return the stage from which a failure of a body goes on; of a branch it is that of the step that has it.
+
+        None where the next item follows.
+        """
+        return self.fork_at(owner).join if owner in self.forked else self.bodies[owner].failed
+
     def rules_path(self, owner: int) -> Path:
         """Return the path of the guardrails of a body: those of a called program stand in the program."""
         step = self.steps[owner]

@@ -1,0 +1,75 @@
+"""Rules about steps, in each kind of body: what they find there, and what the step around it handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+
+from stepward.validator import ProgramValidator
+from stepward.vm import Program
+
+Steps = list[dict[str, Any]]
+TOOLS = {"look": {"effect": "read"}, "pay": {"effect": "read", "errors": ["Declined"]}}
+
+
+def each(body: Steps, **more: Any) -> Steps:
+    return [{"id": "each", "type": "for_each", "items": [1], "as": "x", "max_items": 1, "steps": body, **more}]
+
+
+def branch(body: Steps, **more: Any) -> Steps:
+    bodies = {"one": {"steps": body}, "two": {"steps": [{"id": "e", "type": "end"}]}}
+    return [{"id": "par", "type": "parallel", "branches": bodies, **more}]
+
+
+def call(_: Steps, **more: Any) -> Steps:
+    return [{"id": "c", "type": "call", "program": "sub", **more}]
+
+
+BODIES: dict[str, Callable[..., Steps]] = {
+    "a for_each step": each,
+    "a branch": branch,
+    "a called program": call,
+    "a for_each step in a branch": lambda body, **more: branch(each(body), **more),
+    "a branch in a for_each step": lambda body, **more: each(branch(body), **more),
+    "a call in a branch": lambda body, **more: branch(call(body), **more),
+}
+STEPS: dict[str, Steps] = {
+    "SW104": [
+        {"id": "a", "type": "tool", "tool": "look", "max_visits": 3, "next_step": "b"},
+        {"id": "b", "type": "tool", "tool": "look", "next_step": "a"},
+    ],
+    "SW111": [{"id": "a", "type": "tool", "tool": "pay"}],
+}
+AFTER: Steps = [{"id": "no", "type": "end", "outcome": "failure"}]
+
+
+def codes(steps: Steps, body: Steps) -> set[str]:
+    """Return the codes of the findings of some steps, of which the called program has a body."""
+    programs = {"sub": {"tools": TOOLS, "steps": body}}
+    data = {"name": "bodies", "language": 2, "tools": TOOLS, "programs": programs, "steps": steps}
+    report = ProgramValidator(Program.from_dict(data), recheck=False).validate()
+    return {finding.code for finding in report.findings}
+
+
+@pytest.mark.parametrize(("code", "kind"), product(STEPS, BODIES))
+def test_a_step_is_reported_in_each_kind_of_body(code: str, kind: str) -> None:
+    assert code in codes(BODIES[kind](STEPS[code]), STEPS[code])
+
+
+@pytest.mark.parametrize(("code", "kind"), product(STEPS, BODIES))
+def test_a_failure_that_the_step_around_takes_is_not_reported(code: str, kind: str) -> None:
+    around = BODIES[kind](STEPS[code], error_step="no", is_terminal=True)
+    assert code not in codes([*around, *AFTER], STEPS[code])
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_loop_with_a_body_in_it_is_reported(kind: str) -> None:
+    whole = BODIES[kind]([{"id": "a", "type": "tool", "tool": "look"}], max_visits=3)
+    again = {"id": "again", "type": "tool", "tool": "look", "next_step": whole[0]["id"]}
+    body: Steps = [{"id": "a", "type": "tool", "tool": "look"}]
+    assert "SW104" in codes([*whole, again], body)
+    leaves = [*BODIES[kind](body, max_visits=3, error_step="no"), again, *AFTER]
+    assert "SW104" not in codes(leaves, body)
