@@ -12,6 +12,8 @@ from stepward.validator.rules.base import Rule
 from stepward.validator.rules.intended import intended
 from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.lexer import NAME
+from stepward.vm.expressions.paths import Paths
+from stepward.vm.language.steps import AnyStep, ForEachStep, InvokeStep
 from stepward.vm.reading.source import Correction, Path, Place
 
 _NAMES: Final = rf"{NAME}(?:\.{NAME})*"
@@ -29,10 +31,10 @@ class ForeignPlaceholder(Rule):
     """A prompt or an argument contains a placeholder of another language, which the machine does not replace.
 
     ## What it does
-    Reports `${name}`, `{{ name }}`, `$list[0]` and `$object['field']` in prompts, arguments and outputs. Only `$name`
-    and `$name.field` are replaced there; an index can only be read in an expression. A placeholder in braces is
-    reported if the program has that name, or if the placeholder is the whole text. `$$` is an escaped dollar sign, so
-    `$${name}` gives the text `${name}`.
+    Reports `${name}`, `{{ name }}`, `$list[0]` and `$object['field']` in prompts, arguments, outputs, and in lists and
+    objects of `set`. Only `$name` and `$name.field` are replaced there; an index can only be read in an expression. A
+    placeholder in braces is reported if the program has that name, or if the placeholder is the whole text. `$$` is an
+    escaped dollar sign, so `$${name}` gives the text `${name}`.
 
     ## Why it is bad
     The model or the tool gets the braces and not the value. The run still succeeds, and a customer reads `Hello {{ name
@@ -61,7 +63,7 @@ class ForeignPlaceholder(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every placeholder of another language in the texts that references are filled into."""
         for number, step in enumerate(context.facts.flow.steps):
-            for _, path, value in step.templates:
+            for path, value in _filled(step, context.facts.program.language):
                 for place, text in braced_texts(value, (*context.facts.flow.layout.path(number), *path)):
                     for match in _PLACEHOLDER.finditer(text):
                         yield from self._found(context, step.id, place, match)
@@ -96,6 +98,18 @@ class ForeignPlaceholder(Rule):
             help += f", and declare `{names[0]}` under `inputs`"
         correction = None if glued or meant is None or meant != names else Correction(place, reference)
         yield self.finding(message, help, place, step=step, correction=correction)
+
+
+def _filled(step: AnyStep, language: int) -> Iterator[tuple[Path, Any]]:
+    """Yield the values of a step with texts into which references are filled, each with its path below the step."""
+    yield from ((path, value) for _, path, value in step.templates)
+    if isinstance(step, InvokeStep):
+        yield ("args",), step.args
+    elif language > 1:  # where references in a list or an object are read
+        word = "carry" if isinstance(step, ForEachStep) else "set"
+        for name, value in step.assigns.items():
+            assigned = value.items() if isinstance(value, Paths) else [(name, value)]
+            yield from (((word, key), one) for key, one in assigned if not isinstance(one, str))
 
 
 def _names(match: re.Match[str]) -> tuple[str, ...]:

@@ -322,8 +322,8 @@ class NameCollision(Rule):
 
     ## What it does
     Reports an `output_key` or a name in `set` that is also an input or the id of a step or sub-step. It also reports an
-    input with the name of a step. The `output_key` of a step may be the step's own id. Several steps may assign the
-    same variable.
+    input with the name of a step, and one name for `as` and `index_as`. The `output_key` of a step may be the step's
+    own id. Several steps may assign the same variable.
 
     ## Why it is bad
     An input has the caller's value during the whole run, and the steps that read it rely on that. If a name is both a
@@ -369,11 +369,20 @@ class NameCollision(Rule):
                     related = [Label(inputs[name], "the input is declared here")]
                     message = f"the input `{name}` is assigned"
                     yield self.finding(message, "assign another name", place, step=step.id, related=related)
-                elif name in ids and not (name == step.id and isinstance(step, Failing)):
+                elif name in ids and not (name == step.id and place.path[-1] == "output_key"):
                     related = [Label(ids[name], "the step is here")]
                     message = f"`{name}` is the id of a step, and is assigned"
                     yield self.finding(message, "assign another name", place, step=step.id, related=related)
         yield from self._crossing(context)
+        yield from self._same_name(context)
+
+    def _same_name(self, context: Context) -> Iterator[Finding]:
+        """Yield the steps whose `as` and `index_as` are one name: the index takes the place of the item."""
+        for path, step in all_steps(context):
+            if isinstance(step, ForEachStep) and not step.is_once and step.index_as == step.item_name:
+                message = f"`{step.item_name}` names an item and its index"
+                place, related = Place((*path, "index_as")), [Label(Place((*path, "as")), "it names the item here")]
+                yield self.finding(message, "choose another name", place, step=step.id, related=related)
 
     def _crossing(self, context: Context) -> Iterator[Finding]:
         """Yield the names that a body binds although the steps around it assign them."""

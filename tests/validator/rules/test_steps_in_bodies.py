@@ -54,12 +54,12 @@ def codes(steps: Steps, body: Steps) -> set[str]:
     return {finding.code for finding in report.findings}
 
 
-@pytest.mark.parametrize(("code", "kind"), product(STEPS, BODIES))
+@pytest.mark.parametrize(("code", "kind"), list(product(STEPS, BODIES)))
 def test_a_step_is_reported_in_each_kind_of_body(code: str, kind: str) -> None:
     assert code in codes(BODIES[kind](STEPS[code]), STEPS[code])
 
 
-@pytest.mark.parametrize(("code", "kind"), product(STEPS, BODIES))
+@pytest.mark.parametrize(("code", "kind"), list(product(STEPS, BODIES)))
 def test_a_failure_that_the_step_around_takes_is_not_reported(code: str, kind: str) -> None:
     around = BODIES[kind](STEPS[code], error_step="no", is_terminal=True)
     assert code not in codes([*around, *AFTER], STEPS[code])
@@ -73,3 +73,31 @@ def test_a_loop_with_a_body_in_it_is_reported(kind: str) -> None:
     assert "SW104" in codes([*whole, again], body)
     leaves = [*BODIES[kind](body, max_visits=3, error_step="no"), again, *AFTER]
     assert "SW104" not in codes(leaves, body)
+
+
+@pytest.mark.parametrize("field", ["as", "index_as", "carry"])
+def test_a_name_of_a_step_with_a_body_is_its_own(field: str) -> None:
+    """Neither is it that of the step, nor do the item and its index share one."""
+    given: dict[str, Any] = {"carry": {"each": 1}} if field == "carry" else {field: "each"}
+    assert "SW006" in codes(each([{"id": "e", "type": "end"}], **given), AFTER)
+    assert "SW006" not in codes(each([{"id": "e", "type": "end"}], output_key="each"), AFTER)
+    assert "SW006" in codes(each([{"id": "e", "type": "end"}], index_as="x"), AFTER)
+
+
+FOREIGN: dict[str, Steps] = {
+    "an argument of a call": [{"id": "c", "type": "call", "program": "sub", "args": {"t": "{{ d }}"}}],
+    "a list of set": [{"id": "s", "type": "set", "set": {"m": ["{{ d }}"]}}],
+    "an object of set": [{"id": "s", "type": "set", "set": {"m": {"k": "${d}"}}}],
+    "a list in a field": [
+        {"id": "s", "type": "set", "set": {"m": {"k": 1}}},
+        {"id": "t", "type": "set", "set": {"m.k": ["{{ d }}"]}},
+    ],
+    "carry": each([{"id": "e", "type": "end"}], carry={"m": [{"k": "{{ d }}"}]}),
+    "a written list": each([{"id": "e", "type": "end"}], items=["{{ d }}"]),
+}
+
+
+@pytest.mark.parametrize("place", FOREIGN)
+def test_a_placeholder_of_another_language_is_found_in_each_place(place: str) -> None:
+    first = {"id": "f0", "type": "set", "set": {"d": "'a'"}}
+    assert "SW211" in codes([first, *FOREIGN[place]], AFTER)
