@@ -1,4 +1,4 @@
-"""SW113: does every list fit into the for_each step that goes through it."""
+"""SW113: does every list fit into the for_each step that goes through it; and which `items` are no lists (SW203)."""
 
 from __future__ import annotations
 
@@ -69,6 +69,8 @@ class LongList(Rule):
             step, most = facts.bodies.each(owner), facts.meaning.most_items(owner)
             if owner not in facts.graph.reachable or most is None or _fits(facts, owner, most):
                 continue
+            if _is_no_list(facts, owner):
+                continue  # SW203 reports it
             taken = facts.flow.failure(owner, TOO_MANY_ITEMS)
             if taken.kind == "skipped" or taken.ending is None:
                 continue
@@ -80,6 +82,24 @@ class LongList(Rule):
             message = f"the list of `{step.id}` can have more than {most} items: then the step fails"
             help = f"declare `maxItems: {most}` in the type of the list, or give `{step.id}` an `error_step`"
             yield self.finding(message, help, place, step=step.id)
+
+
+def no_lists(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Yield the `items` of for_each steps that are never lists."""
+    facts = context.facts
+    for owner in facts.flow.layout.bodies:
+        step = facts.bodies.each(owner)
+        if _is_no_list(facts, owner):
+            message = f"`{step.items}` is never a list, so `{step.id}` has no items"
+            place = Place((*facts.flow.layout.path(owner), "items"))
+            yield rule.finding(message, "name a list, or declare its type", place, step=step.id)
+
+
+def _is_no_list(facts: ProgramFacts, owner: int) -> bool:
+    """Return whether the items of a for_each step are a reference whose values are known to be of other types."""
+    names = lone_reference(facts.bodies.each(owner).items)
+    view = None if names is None else facts.meaning.view(names)
+    return view is not None and view.is_known and not view.never and "array" not in view.kinds
 
 
 def _fits(facts: ProgramFacts, owner: int, most: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
+from stepward.validator.rules.items import no_lists
 from stepward.validator.rules.times import time_findings
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.editions import SAY_2
@@ -22,7 +23,8 @@ class TypeMismatch(Rule):
 
     ## What it does
     Reports operands of a wrong type, comparisons of different types, and a condition that is not a boolean. It also
-    reports a default or a fallback of a wrong type, and a value that is no time for a `wait` step, or sensitive there.
+    reports a default or a fallback of a wrong type, `items` that are no list, and a value that is no time for a `wait`
+    step, or sensitive there.
     An undeclared name is reported if no type fits all its uses: types that are not declared are inferred from them.
     There is no truthiness and no conversion: `$count == '3'` is an error, not false.
 
@@ -61,6 +63,7 @@ class TypeMismatch(Rule):
         yield from self._defaults(context)
         yield from self._fallbacks(context)
         yield from time_findings(self, context)
+        yield from no_lists(self, context)
 
     def _conflicts(self, context: Context) -> Iterator[Finding]:
         covered = {

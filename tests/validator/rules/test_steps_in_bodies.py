@@ -101,3 +101,22 @@ FOREIGN: dict[str, Steps] = {
 def test_a_placeholder_of_another_language_is_found_in_each_place(place: str) -> None:
     first = {"id": "f0", "type": "set", "set": {"d": "'a'"}}
     assert "SW211" in codes([first, *FOREIGN[place]], AFTER)
+
+
+@pytest.mark.parametrize("value", ["'text'", "1 + 1", "1 == 1"])
+@pytest.mark.parametrize("kind", ["a for_each step", "a branch"])
+def test_items_that_are_no_list_are_reported_once(value: str, kind: str) -> None:
+    body = [{"id": "s", "type": "set", "set": {"d": value}}, {"id": "f", "type": "for_each", "items": "$d"}]
+    body[1] |= {"as": "y", "max_items": 2, "steps": [{"id": "g", "type": "end", "output": "$y"}]}
+    found = codes(BODIES[kind](body), AFTER)
+    assert "SW203" in found
+    assert "SW113" not in found
+
+
+def test_items_of_an_unknown_type_are_not_reported() -> None:
+    tools = {"look": {"effect": "read"}}
+    first = {"id": "a", "type": "tool", "tool": "look"}
+    steps = [first, *each([{"id": "e", "type": "end"}], items="$a.output")]
+    data = {"name": "bodies", "language": 2, "tools": tools, "steps": steps}
+    report = ProgramValidator(Program.from_dict(data), recheck=False).validate()
+    assert "SW203" not in {one.code for one in report.findings}
