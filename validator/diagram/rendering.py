@@ -13,13 +13,22 @@ from stepward.validator.result import AdvisedError
 
 TIME_LIMIT_SECONDS: Final = 120
 
+_HELP: Final = "write `-o diagram.mmd`, which needs no program that draws, and please report it"
+
 
 class DiagramError(AdvisedError):
     """A diagram can't be drawn."""
 
 
+class NotDrawnError(DiagramError):
+    """The program that draws can't draw this one diagram; it may draw others."""
+
+
 def render(source: str, format: str) -> bytes:
-    """Return the picture of DOT text as `svg` or `png`; raises DiagramError when there is no program to draw it."""
+    """Return the picture of DOT text as `svg` or `png`; raises DiagramError when there is no program to draw it.
+
+    The error is NotDrawnError when there is one, and it fails.
+    """
     command = [_program(), f"-T{format}"]
     try:
         done = subprocess.run(
@@ -27,10 +36,10 @@ def render(source: str, format: str) -> bytes:
         )
     except subprocess.TimeoutExpired:
         message = f"the diagram was not drawn within {TIME_LIMIT_SECONDS} seconds"
-        raise DiagramError(message, "write `-o diagram.dot`, and draw it with another layout") from None
+        raise NotDrawnError(message, "write `-o diagram.dot`, and draw it with another layout") from None
     if done.returncode != 0 or not done.stdout:
         why = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise DiagramError(f"`{command[0]}` did not draw the diagram: {why[-1] if why else 'it says nothing'}", "")
+        raise NotDrawnError(f"`{command[0]}` did not draw the diagram: {why[-1] if why else 'it says nothing'}", _HELP)
     return done.stdout
 
 

@@ -26,12 +26,13 @@ MAX_VALUES: Final = 8
 MAX_VALUE: Final = 80
 """Characters of such a value with its name, and of a step in such a path."""
 
-# Control characters could repaint the terminal; bidirectional ones can show another text than the checked one.
-_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters could repaint the terminal; bidirectional ones can show another text than the checked one. XML, and
+# so SVG, can have neither surrogates nor the last two.
+_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def safe(text: str) -> str:
-    """Return a text in which each unprintable character is replaced by a visible one."""
+    """Return a text in which each unprintable character, or one that XML can't have, is replaced by a visible one."""
     return text if text.isascii() and text.isprintable() else _UNSAFE.sub(_sign, text)
 
 

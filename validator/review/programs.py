@@ -10,6 +10,7 @@ from stepward.validator.analysis.bypasses import parting_step
 from stepward.validator.context import Context
 from stepward.validator.diagram.drawing import draw
 from stepward.validator.diagram.marks import Marks, first_path, marks_of, walk_of
+from stepward.validator.diagram.rendering import NotDrawnError
 from stepward.validator.review.moments import Moment, moments_of
 from stepward.validator.review.picture import drawn
 
@@ -53,21 +54,26 @@ def view_of(
     """Return what the page shows of a program; what can't be drawn or replayed is recorded in `failures`."""
     context, replays = Context(program, policies), _Replays()
     views = tuple(_finding_view(one, context, replays, failures) for one in findings)
-    picture = failures.attempt(
-        f"the diagram of `{program.name}`", lambda: _picture(context, findings, properties), lambda _: None
-    )
+    what = f"the diagram of `{program.name}`"
+    picture = failures.attempt(what, lambda: _picture(context, findings, properties, failures), lambda _: None)
     document = program.document
     text = document.text if document is not None else ""
     return ProgramView(program, file, text, _lines(program), picture, views, tuple(properties))
 
 
-def _picture(context: Context, findings: Sequence[Finding], properties: Sequence[Property]) -> Element:
+def _picture(
+    context: Context, findings: Sequence[Finding], properties: Sequence[Property], failures: Failures
+) -> Element | None:
     first = first_path(findings)
     walk = None
     if first is not None and first.evidence is not None:
         walk = walk_of(context.facts.flow, first.evidence.path, first.code)
     marks: Marks = marks_of(context, findings, properties, walk)
-    return drawn(draw(context.facts, marks)._replace(notes=()))
+    try:
+        return drawn(draw(context.facts, marks)._replace(notes=()))
+    except NotDrawnError as error:  # the page has the other programs
+        failures.note(f"the diagram of `{context.facts.program.name}`", error)
+        return None
 
 
 class _Replays:

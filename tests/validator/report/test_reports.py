@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,14 @@ def test_a_mark_wider_than_the_line_shown_is_cut_with_it() -> None:
 def test_what_would_repaint_the_terminal_is_shown_as_a_sign() -> None:
     assert safe("a\x1b[31mb\nc\x7f\x9b\u202e\ud800") == "a␛[31mb␊c␡\ufffd\ufffd\ufffd"
     assert rows("\x1b[2J ab", mark(1, 6, 7)) == ["1|␛[2J ab", "|     ^"]
+
+
+def test_no_text_has_a_character_that_xml_can_not_have() -> None:
+    everything = "".join(map(chr, range(sys.maxunicode + 1)))
+    # XML 1.0, production 2, in its words.
+    allowed = [range(0x20, 0xD800), range(0xE000, 0xFFFE), range(0x10000, 0x110000)]
+    assert not [f"U+{ord(one):04X}" for one in safe(everything) if not any(ord(one) in some for some in allowed)]
+    assert len(safe(everything)) == len(everything)
 
 
 # -- full --------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import sqlite3
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +19,9 @@ from hypothesis import strategies as st
 from paths import ROOT
 from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, large, write_report
 from stepward.validator.cli import main
+from stepward.validator.diagram.picture import Picture
+from stepward.validator.diagram.rendering import NotDrawnError
+from stepward.validator.review import programs
 from stepward.validator.review.elements import element, html, plain_text
 from stepward.vm import Program, SQLiteJournal
 
@@ -222,3 +226,44 @@ def test_a_page_of_150_steps_and_30_findings_is_below_3_megabytes(tmp_path: Path
     page = write_report(tmp_path, large())
     assert "".join(parsed(page).texts).count("guardrail-bypassed") == 30
     assert page.stat().st_size < 3_000_000
+
+
+ODD = [*"\x01\x08\x1b\x7f\u200b\u2028\u202e\ufdd0\ufeff\ufffe\uffff", "\U0001fffe", "\U000e0041"]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_a_program_with_any_character_is_drawn(tmp_path: Path, odd: str) -> None:
+    branch = {
+        "id": "c" if odd.isspace() else f"c{odd}",
+        "type": "condition",
+        "condition": f"$a == '{odd}'",
+        "then": "e",
+        "otherwise": "f",
+    }
+    ends = [{"id": "e", "type": "end"}, {"id": "f", "type": "end", "outcome": "failure", "output": odd}]
+    file = tmp_path / "odd.json"
+    inputs = {"a": {"type": "string", "maxLength": 5}}
+    file.write_text(json.dumps({"name": f"x{odd}", "inputs": inputs, "steps": [branch, *ends]}))
+    drawn = CliRunner().invoke(main, ["graph", "--isolated", str(file), "-o", str(tmp_path / "odd.svg")])
+    assert drawn.exit_code == 0, drawn.output
+    fromstring((tmp_path / "odd.svg").read_bytes())
+
+
+def test_a_diagram_that_fails_costs_no_other_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = programs.drawn
+
+    def fails(picture: Picture) -> Element:
+        if picture.title.startswith("one"):
+            raise NotDrawnError("`dot` did not draw the diagram: no", "")
+        return draw(picture)
+
+    monkeypatch.setattr(programs, "drawn", fails)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"name": name, "steps": [{"id": "e", "type": "end"}]}))
+    page = tmp_path / "r.html"
+    done = CliRunner().invoke(main, ["report", "--isolated", str(tmp_path), "-o", str(page)])
+    assert done.exit_code == 2, done.output
+    assert "`dot` did not draw the diagram: no" in done.stderr
+    text = page.read_text(encoding="utf-8")
+    assert text.count("The diagram could not be drawn.") == 1
+    assert "steps of two" in text
