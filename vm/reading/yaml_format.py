@@ -94,7 +94,22 @@ def _unreadable(text: str, error: yaml.YAMLError) -> Problem:
     return Problem("SW001", f"not readable as YAML: {words}", _yaml_help(text, offset, words), span=span)
 
 
+_ESCAPES: Final = {
+    "invalid Unicode character escape code": (
+        "write the character itself: an escape can be neither half of a surrogate pair nor above `\\U0010FFFF`"
+    ),
+    "unknown escape character": "write `\\\\` for a backslash between double quotes, or use single quotes",
+    "did not find expected hexdecimal number": (
+        "an escape has two hexadecimal digits after `\\x`, four after `\\u`, eight after `\\U`"
+    ),
+}
+"""What to do about an escape that libyaml can't read, by its words."""
+
+
 def _yaml_help(text: str, offset: int, words: str) -> str:
+    for problem, help in _ESCAPES.items():
+        if problem in words:
+            return help
     start, end = text.rfind("\n", 0, offset) + 1, text.find("\n", offset)
     here = text[start : end if end >= 0 else len(text)]
     if "\t" in here[: len(here) - len(here.lstrip())]:

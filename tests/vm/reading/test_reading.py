@@ -219,3 +219,20 @@ def test_aliases_are_counted_before_they_are_expanded() -> None:
     wide = "a: &a [1]\nb: [" + ", ".join(["*a"] * (MAX_ALIASED_NODES // 2 + 1)) + "]\n"
     assert problem_of(wide).code == "SW004"
     data_of("a: &a [1]\nb: [" + ", ".join(["*a"] * (MAX_ALIASED_NODES // 2)) + "]\n")
+
+
+@pytest.mark.parametrize(
+    ("escape", "help"),
+    [
+        *((one, "half of a surrogate pair") for one in (r"\ud800", r"\uDFFF", r"\ud83d\ude00", r"\U0000d800")),
+        *((one, r"above `\U0010FFFF`") for one in (r"\U00110000", r"\Uffffffff")),
+        *((one, "write `\\\\` for a backslash") for one in (r"\q", r"\'", r"\d", r"\8")),
+        *((one, "two hexadecimal digits after") for one in (r"\x4", r"\xg0", r"\u12", r"\U0001f60")),
+    ],
+)
+@pytest.mark.parametrize("before", ["a: ", "a: [{b: x, c: ", "- "])
+def test_an_escape_that_is_none_is_explained(escape: str, help: str, before: str) -> None:
+    problem = problem_of(f'{before}"x{escape} y"\n')
+    assert problem.code == "SW001"
+    assert help in problem.help
+    assert "indentation" not in problem.help
