@@ -119,7 +119,7 @@ SEVENTEENTH: Final = (
         for start in {part[:MIN_BASE64] for part in secret.parts}:
 """,
                 """\
-        for start in {part[:MIN_BASE64] for part in secret.folded}:
+        for start in {secret.whole[:MIN_BASE64]}:
 """,
             ),
         ),

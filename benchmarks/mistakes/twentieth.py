@@ -42,10 +42,10 @@ TWENTIETH: Final = (
             (
                 "vm/machine/redaction.py",
                 """\
-        least = min(map(len, (*folded, *joined, *encoded, *halves)))
+        least = min(map(len, (whole, *joined, *encoded, *halves)))
 """,
                 """\
-        least = min(map(len, (*folded, *joined, *encoded)))
+        least = min(map(len, (whole, *joined, *encoded)))
 """,
             ),
         ),

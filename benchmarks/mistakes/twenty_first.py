@@ -151,12 +151,12 @@ from stepward.vm.machine.events import RUNNING
         "a text without a percent sign is not decoded",
         (
             (
-                "vm/machine/redaction.py",
+                "vm/machine/escapes.py",
                 """\
-        if "%" in text or "+" in text:
+    if "%" in text or "+" in text:
 """,
                 """\
-        if "%" in text:
+    if "%" in text:
 """,
             ),
         ),

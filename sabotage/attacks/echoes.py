@@ -35,6 +35,8 @@ SPELLINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "masked": lambda text: f"****{text[len(text) // 2 :]}",
     "in base64": lambda text: base64.b64encode(f"a{text}".encode()).decode(),
     "in hexadecimal": lambda text: text.encode().hex(),
+    "in escapes of JSON": lambda text: "".join(f"\\u{ord(one):04x}" for one in text),
+    "in escapes of Python": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
 }
 
 SHAPES: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -208,7 +210,7 @@ def _computing(way: str, text: str) -> Program:
     return Program.from_dict({**data, "tools": {"repeat": {"effect": "read"}}, "steps": steps[way]})
 
 
-COUNTS: Final = (8, 40)
+COUNTS: Final = (10, 40)
 """How many sensitive values a run has: few, and more than are searched for one by one."""
 
 FITS: Final = {"type": "string", "sensitive": True}

@@ -48,7 +48,9 @@ def _asks() -> Program:
     )
 
 
-NAMES: Final[tuple[Any, ...]] = ("", "x" * 201, "ann\n", "a\x00b", "\u2028", 5, True, ["ann"])
+NAMES: Final[tuple[Any, ...]] = (
+    *("", "x" * 201, "ann\n", "a\nb", "a\x00b", "\u2028", " ", "ann ", " ann", "ann\u3164", 5, True, ["ann"]),
+)
 """What names nobody."""
 
 

@@ -59,7 +59,14 @@ class Hidden:
 
     def found_in(self, text: str) -> bool:
         """Return whether a text contains a secret or a prefix of one, plain or as JSON and Python write it."""
-        return any(form[:TELLING] in text for secret in self.texts for form in (secret, json.dumps(secret)[1:-1]))
+        forms = {form for secret in self.texts for form in (secret[:TELLING], json.dumps(secret)[1:-1][:TELLING])}
+        escaped = {_in_units(secret[:TELLING]) for secret in self.texts}
+        return any(form in text for form in forms | escaped | {json.dumps(form)[1:-1] for form in escaped})
+
+
+def _in_units(text: str) -> str:
+    """Return a text with each character escaped, as JSON may write it."""
+    return "".join(f"\\u{ord(one):04x}" for one in text)
 
 
 def _has_sensitive(target: Target) -> bool:
@@ -108,6 +115,8 @@ _FORMS: Final = {
         _Form("by repr", lambda text: f"can't use {text!r}"),
         _Form("as JSON", lambda text: json.dumps({"args": text}, ensure_ascii=False)),
         _Form("as ASCII", lambda text: json.dumps({"args": text})),
+        _Form("in escapes of JSON", lambda text: f"can't use {_in_units(text)}"),
+        _Form("by the repr of bytes", lambda text: f"can't use {text.encode()!r}"),
         _Form("cut off", lambda text: f"can't use {text[: len(text) // 2 + 1]}..."),
         _Form("beyond the limit", _cut),
     )

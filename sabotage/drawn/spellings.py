@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import unicodedata
 import urllib.parse
 from collections.abc import Callable
 
@@ -37,9 +38,33 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "hex in pairs": lambda text: text.encode().hex(":"),
     "by repr": repr,
     "as JSON": json.dumps,
+    "by ascii": ascii,
+    "bytes by repr": lambda text: repr(text.encode()),
+    "as JSON of PHP": lambda text: json.dumps(text).replace("/", "\\/"),
+    "as JSON in JSON": lambda text: json.dumps(json.dumps(f"bad {text}")),
+    "in escapes of JSON": lambda text: "bad " + _in_units(text),
+    "in escapes of JSON, in capitals": lambda text: "bad " + _in_units(text).upper().replace("U", "u"),
+    "in escapes of bytes": lambda text: "bad " + "".join(f"\\x{byte:02x}" for byte in text.encode()),
+    "in octal": lambda text: "bad " + "".join(f"\\{byte:03o}" for byte in text.encode()),
+    "in long escapes": lambda text: "bad " + "".join(f"\\U{ord(one):08x}" for one in text),
+    "in names": lambda text: "bad " + "".join(map(_named, text)),
+    "in escapes in a URL": lambda text: "bad " + urllib.parse.quote(_in_units(text)),
+    "base64 in JSON of PHP": lambda text: base64.b64encode(f"{text}??>>".encode()).decode().replace("/", "\\/"),
 }
 
-QUOTED = ("by repr", "as JSON")
+
+def _in_units(text: str) -> str:
+    """Return a text with all characters escaped, as JSON may have it: units of UTF-16."""
+    units = text.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _named(character: str) -> str:
+    name = unicodedata.name(character, "")
+    return f"\\N{{{name}}}" if name else character
+
+
+QUOTED = ("by repr", "as JSON", "by ascii", "bytes by repr", "as JSON of PHP")
 """The spellings that make a short value one that is searched for, and differ from it by one byte at each end only. The
 machine does not tell such bytes in base64 within longer data, which the reference does."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote_to_bytes
 
+from stepward.sabotage.reference.escapes import read
 from stepward.sabotage.reference.plain import kind, written
 
 if TYPE_CHECKING:
@@ -94,8 +93,8 @@ def says(value: Any, secret: str) -> bool:
         return _is_number(written(value).lower(), secret.casefold())
     if not isinstance(value, str):
         return False
-    texts = {value, unquote_to_bytes(value.replace("+", " ")).decode(errors="replace")}
-    return any(_says(_folded(text), _folded(secret)) for text in texts) or _encodes(value, secret.encode())
+    marked = secret.replace("...", "\u2026")
+    return any(_says(_folded(text), marked) or _encodes(text, secret.encode()) for text in read(value))
 
 
 def _folded(text: str) -> str:
@@ -109,20 +108,19 @@ def _is_number(number: str, secret: str) -> bool:
 
 
 def _says(text: str, secret: str) -> bool:
-    forms = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    if any(form in text for form in forms) or _is_masked(text, secret):
+    if _folded(secret) in text or _is_masked(text, secret):
         return True
     text, secret = _squeezed(text), _squeezed(secret)
-    return len(secret) >= LEAST and (secret in text or _is_masked(text, secret))
+    return len(secret) >= LEAST and (_folded(secret) in text or _is_masked(text, secret))
 
 
 def _is_masked(text: str, secret: str) -> bool:
     """Whether at least half of a secret is next to a mask."""
     half = max((len(secret) + 1) // 2, LEAST)
-    if not re.search(_MASKED, text) or not (secret[:half] in text or secret[-half:] in text):
+    if not re.search(_MASKED, text) or not (_folded(secret[:half]) in text or _folded(secret[-half:]) in text):
         return False
-    starts = (re.escape(secret[:length]) + _MASKED for length in range(half, len(secret)))
-    ends = (_MASKED + re.escape(secret[-length:]) for length in range(half, len(secret)))
+    starts = (re.escape(_folded(secret[:length])) + _MASKED for length in range(half, len(secret)))
+    ends = (_MASKED + re.escape(_folded(secret[-length:])) for length in range(half, len(secret)))
     return any(re.search(one, text) for one in (*starts, *ends))
 
 

@@ -143,9 +143,13 @@ def counts_characters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(driver, "may_be_oversize", rewritten(sizes.may_be_oversize, (" * MAX_CHARACTER", "")))
 
 
+def reads_no_escapes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(redaction, "readings", lambda text: (text,))
+
+
 def seeks_no_groups_of_many(patch: pytest.MonkeyPatch) -> None:
     def near(self: Any, read: Any) -> Iterator[Any]:
-        for text in (read.text, *read.folded):
+        for text in (*read.read, *read.folded):
             for at in range(len(text)):
                 yield from self._by_start.get(text[at : at + redaction.MIN_BASE64], ())
 
@@ -414,6 +418,7 @@ CANARIES = (
         keeps_free_replies_in_memory,
     ),
     Canary("counts-characters", "the size of an output is in bytes", "drawn-sizes", READ, counts_characters),
+    Canary("reads-no-escapes", "escapes are read before values are sought", "drawn-secrets", READ, reads_no_escapes),
     Canary(
         "seeks-no-groups-of-many",
         "of many sensitive values each is sought in each spelling",

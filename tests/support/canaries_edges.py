@@ -18,6 +18,14 @@ def takes_any_name(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, authority, "is_name", (" and by.isprintable()", ""))
 
 
+def takes_spaces_for_a_name(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, authority, "is_name", ("by == by.strip() and ", ""))
+
+
+def takes_names_that_nobody_sees(patch: pytest.MonkeyPatch) -> None:
+    rewrite(patch, authority, "is_name", (" and unseen(by) is None", ""))
+
+
 def charges_no_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(driver, "ask_model", rewritten(ask.ask_model, (", spent=_spent(error.spent))", ")")))
 
@@ -69,6 +77,14 @@ WITH_DEFAULT: Final = {
 CANARIES: Final = (
     Canary("starts-without-inputs", "a start has every input", "start-edited", WITH_DEFAULT, starts_without_inputs),
     Canary("takes-any-name", "a name is printable", "odd-requests", MAILS, takes_any_name),
+    Canary("takes-spaces-for-a-name", "a name has no space at an end", "odd-requests", MAILS, takes_spaces_for_a_name),
+    Canary(
+        "takes-names-that-nobody-sees",
+        "each character of a name is seen",
+        "odd-requests",
+        MAILS,
+        takes_names_that_nobody_sees,
+    ),
     Canary("charges-no-failure", "a failed call of a model may cost", "replies-at-the-edge", MAILS, charges_no_failure),
     Canary(
         "calls-a-bad-output-unexpected",

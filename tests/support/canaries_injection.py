@@ -291,6 +291,12 @@ def knows_no_base64(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(redaction, "_in_base64", lambda data: ())
 
 
+def reads_no_escapes(patch: pytest.MonkeyPatch) -> None:
+    from stepward.vm.machine import redaction
+
+    patch.setattr(redaction, "readings", lambda text: (text,))
+
+
 def tells_models(patch: pytest.MonkeyPatch) -> None:
     filled = calls.filled
     patch.setattr(calls, "filled", lambda value, reader: opened(filled(value, reader)))
@@ -455,6 +461,8 @@ CANARIES: tuple[Canary, ...] = (
     ),
     Canary("no-look-at-keys", "keys are looked at too", "secret-echoed", REPEATS, looks_at_no_keys),
     Canary("no-base64", "base64 is a spelling too", "secret-echoed", REPEATS, knows_no_base64),
+    Canary("no-escapes", "escapes are a spelling too", "secret-echoed", REPEATS, reads_no_escapes),
+    Canary("no-escapes-in-errors", "escapes in errors are read", "secret-quoted", SECRET, reads_no_escapes),
     Canary(
         name="tells-models",
         defence="no sensitive value reaches a prompt",

@@ -17,6 +17,7 @@ from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import TypeSpec
+from stepward.vm.unseen import unseen
 
 if TYPE_CHECKING:
     from stepward.validator.planner.before import Before
@@ -130,7 +131,7 @@ def _allows(policy: Policy, tool: str) -> bool:
 
 
 def _name(name: str) -> str:
-    if not (0 < len(name) <= MAX_NAME and name.isprintable()):
+    if not (0 < len(name) <= MAX_NAME and name.isprintable()) or unseen(name) is not None:
         raise PlanRefused("the name can't be that of a program", f"write 1 to {MAX_NAME} printable characters")
     return name
 

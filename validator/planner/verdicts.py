@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,12 +16,10 @@ from stepward.vm.language.program import Program
 from stepward.vm.language.steps import LlmCall
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.reading.yaml_writer import to_yaml
+from stepward.vm.unseen import unseen
 
 Gate = Callable[[str], Awaitable[Judged]]
 """Judges the text of a program under the policies of a brief."""
-
-_UNSEEN: Final = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-"""Characters that turn the direction of a text, or that nobody sees."""
 
 _HEAD: Final = ("name", "description", "version", "language", "inputs", "tools", "programs", "guardrails")
 
@@ -132,10 +129,11 @@ def _require_free(program: Program) -> None:
 
 def _require_legible(text: str) -> None:
     """Raise RequestRefused if a program would not be shown as it is: a person may read it before it runs."""
-    found = _UNSEEN.search(text)
+    found = unseen(text)
     if found is not None:
-        code = f"U+{ord(found[0]):04X}"
-        raise RequestRefused(f"the program has the character {code}, which changes how a text is shown", "leave it out")
+        code = f"U+{ord(found):04X}"
+        why = "which nobody sees, or which changes how a text is shown"
+        raise RequestRefused(f"the program has the character {code}, {why}", "leave it out")
 
 
 def _asking(program: Program) -> Iterator[Any]:

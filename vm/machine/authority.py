@@ -19,10 +19,12 @@ from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, Terms, policy_dig
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import FRESH, Reader, State, before, visits_of
+from stepward.vm.unseen import unseen
 
 MAX_NAME = 200
 """Maximal length of the name of a person."""
 
+NAME_RULE: Final = f"1 to {MAX_NAME} printable characters, without a space at the start or the end"
 
 _NAMED: Final = "say who starts it, with `by=` in Python and `--by NAME` on the command line"
 
@@ -56,8 +58,10 @@ class Start(NamedTuple):
 
 
 def is_name(by: object) -> bool:
-    """Return whether a value can be the name of a person."""
-    return isinstance(by, str) and 0 < len(by) <= MAX_NAME and by.isprintable()
+    """Return whether a value can be the name of a person: `ann ` would be read as `ann`, and be another one."""
+    if not (isinstance(by, str) and 0 < len(by) <= MAX_NAME and by.isprintable()):
+        return False
+    return by == by.strip() and unseen(by) is None
 
 
 def missing_terms(plan: Plan, present: Terms) -> Terms | None:
@@ -205,7 +209,7 @@ def require_name(by: str | None, refusal: type[StepwardError]) -> dict[str, str]
     if by is None:
         return {}
     if not is_name(by):
-        raise refusal(f"`by` names somebody in 1 to {MAX_NAME} printable characters")
+        raise refusal(f"`by` names somebody in {NAME_RULE}")
     return {"by": by}
 
 
@@ -214,5 +218,5 @@ def envelope_note(envelope: Envelope | None, refusal: type[StepwardError]) -> di
     if envelope is None:
         return {}
     if not (is_name(envelope.caller) and is_name(envelope.gate)):
-        raise refusal(f"an envelope names its caller and gate in 1 to {MAX_NAME} printable characters")
+        raise refusal(f"an envelope names its caller and gate in {NAME_RULE}")
     return {"envelope": envelope._asdict()}

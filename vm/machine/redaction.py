@@ -1,7 +1,7 @@
 """Redacts sensitive values that tools quote in error texts and requests, so that they do not reach a record.
 
-A value that is written literally, with escapes or cut off is replaced in the text. If it is written in another spelling
-(`quotes` has the list), the whole text is replaced.
+A value that is written literally, with common escapes or cut off is replaced in the text. If it is written with other
+escapes or in another spelling (`quotes` has the list), the whole text is replaced.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-import urllib.parse
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from stepward.vm.machine.data import REDACTED
+from stepward.vm.machine.escapes import readings
 from stepward.vm.values import as_text
 
 CUTS: Final = ("…", "...")
@@ -35,6 +35,9 @@ _MASK: Final = re.compile(r"…|([*•·●▪█x#])\1")
 MAX_UNINDEXED: Final = 32
 """Number of values up to which they are searched for one by one."""
 
+MAX_BY_HALVES: Final = 2_000
+"""Length of a value up to which exactly halves of it are searched for in errors and requests."""
+
 MAX_CASEFOLD_GROWTH: Final = 3
 """Maximal number of characters that case folding makes of one."""
 
@@ -49,13 +52,21 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
         if secret:
             for form in dict.fromkeys((secret, *_escaped(secret))):
                 text = _without(text, form)
-    return REDACTED if quotes(text, known) else text
+    return REDACTED if _is_escaped(text, known) or quotes(text, known) else text
 
 
-def _escaped(secret: str) -> tuple[str, ...]:
-    """Return a text as `repr` and JSON write it."""
-    said = repr(secret)[1:-1]
-    return said, said.replace("'", "\\'"), json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
+def _escaped(secret: str) -> Iterator[str]:
+    """Yield a text as `repr`, `ascii` and JSON write it, the last one also with PHP's `\\/`."""
+    for said in (repr(secret)[1:-1], ascii(secret)[1:-1]):
+        yield from (said, said.replace("'", "\\'"))
+    for said in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        yield from (said, said.replace("/", "\\/"))
+
+
+def _is_escaped(text: str, secrets: Iterable[str]) -> bool:
+    """Return whether a text has a secret, or its start before a cut, in any escapes."""
+    _, *read = readings(text)
+    return any(_without(one, secret) != one for one in read for secret in secrets if secret)
 
 
 def _without(text: str, form: str) -> str:
@@ -80,14 +91,15 @@ def _without_start(piece: str, form: str) -> str:
 class Spellings(NamedTuple):
     """All spellings of a sensitive value that are searched for.
 
-    `whole` is the case-folded value, and `grouped` that without separators of groups. `folded` are searched for in a
+    `whole` is the case-folded value, and `grouped` that without separators of groups. `whole` is searched for in a
     case-folded text, `joined` in that without separators, and `base64` in the original text. `halves` are the first
     and the last half of `whole`, then those of `grouped`. A text of fewer than `least` characters has none of these.
+    `said` is the value before case folding, with and without separators.
     """
 
+    said: tuple[str, str]
     whole: str
     grouped: str
-    folded: tuple[str, ...]
     joined: tuple[str, ...]
     base64: tuple[str, ...]
     halves: tuple[str, ...]
@@ -96,51 +108,56 @@ class Spellings(NamedTuple):
     @classmethod
     def of(cls, secret: str) -> Spellings | None:
         """Return the spellings of a value; None if it is too short or has only separators."""
-        whole = _folded(secret)
-        grouped = _joined(whole)
+        marked = _marked(secret)
+        said = (marked, _joined(marked))
+        whole, grouped = (one.casefold() for one in said)
         if len(secret) < MIN_LENGTH or not grouped:
             return None
         data = secret.encode()
-        folded = tuple(dict.fromkeys((whole, *map(_folded, _escaped(secret)))))
         joined = (data.hex(), grouped) if len(grouped) >= MIN_LENGTH else (data.hex(),)
         encoded = tuple(_in_base64(data))
-        halves = (*_halves(whole), *_halves(grouped))
-        least = min(map(len, (*folded, *joined, *encoded, *halves)))
-        return cls(whole, grouped, folded, joined, encoded, halves, least)
+        # Half of a value is half of its own characters: case folding makes two of `ß`.
+        halves = tuple(half for one in said for half in _halves(one))
+        least = min(map(len, (whole, *joined, *encoded, *halves)))
+        return cls(said, whole, grouped, joined, encoded, halves, least)
 
     @property
     def parts(self) -> tuple[str, ...]:
         """All texts that are searched for; each has at least MIN_BASE64 characters."""
-        return (*self.folded, *self.joined, *self.base64, *self.halves)
+        return (self.whole, *self.joined, *self.base64, *self.halves)
 
 
 class _Text(NamedTuple):
-    """A text in the forms in which spellings are searched for."""
+    """A text in the forms in which spellings are searched for; `read` has it with its escapes read, too."""
 
-    text: str
+    read: tuple[str, ...]
     folded: tuple[str, ...]
     joined: tuple[str, ...]
 
     @classmethod
     def of(cls, text: str) -> _Text:
-        folded: tuple[str, ...] = (_folded(text),)
-        if "%" in text or "+" in text:
-            folded = (*folded, _folded(urllib.parse.unquote_plus(text)))
-        return cls(text, folded, tuple(map(_joined, folded)))
+        read = readings(text)
+        folded = tuple(map(_folded, read))
+        return cls(read, folded, tuple(map(_joined, folded)))
 
     def has(self, secret: Spellings) -> bool:
         """Return whether the text has a whole value in some spelling."""
-        is_there = _has_any(self.folded, secret.folded) or _has_any(self.joined, secret.joined)
-        return is_there or _has_any((self.text,), secret.base64)
+        is_there = _has_any(self.folded, (secret.whole,)) or _has_any(self.joined, secret.joined)
+        return is_there or _has_any(self.read, secret.base64)
 
     def has_half(self, secret: Spellings) -> bool:
         """Return whether the text has the first or the last half of a value."""
         return _has_any((*self.folded, *self.joined), secret.halves)
 
+    def has_any_half(self, secret: Spellings) -> bool:
+        """Return whether the text has half of a value, from any place in it."""
+        places = zip(secret.said, (self.folded, self.joined), strict=True)
+        return any(_has_any_half(text, value) for value, texts in places for text in texts)
+
     def has_masked(self, secret: Spellings) -> bool:
         """Return whether the text has at least half of a value beside a mask."""
-        places = ((secret.whole, self.folded), (secret.grouped, self.joined))
-        return any(_is_masked(text, value) for value, texts in places for text in texts)
+        places = ((secret.whole, secret.halves[:2], self.folded), (secret.grouped, secret.halves[2:], self.joined))
+        return any(_is_masked(text, value, halves) for value, halves, texts in places for text in texts)
 
 
 def _has_any(texts: Iterable[str], forms: Iterable[str]) -> bool:
@@ -154,14 +171,14 @@ def _has_any(texts: Iterable[str], forms: Iterable[str]) -> bool:
 def quotes(text: str, secrets: Iterable[str]) -> bool:
     """Return whether a text has a secret of at least MIN_LENGTH characters in another spelling.
 
-    The spellings are: in other case, URL-encoded, in groups or with thousands separators, in hexadecimal, in base64
-    (also within longer data), and its first or last half, as masks leave them.
+    The spellings are: in other case, with escapes of JSON or Python, URL-encoded, in groups or with thousands
+    separators, in hexadecimal, in base64 (also within longer data), and any half of it.
     """
     known = [spelled for secret in secrets if (spelled := Spellings.of(secret)) is not None]
     if not known:
         return False
     read = _Text.of(text)
-    return any(read.has_half(secret) or read.has(secret) for secret in known)
+    return any(read.has(secret) or read.has_any_half(secret) for secret in known)
 
 
 class Searched:
@@ -210,7 +227,7 @@ class Searched:
     def _near(self, read: _Text) -> Iterator[Spellings]:
         """Yield the values with a spelling whose start occurs in a text."""
         seen: set[str] = set()
-        for text in (read.text, *read.folded, *read.joined):
+        for text in (*read.read, *read.folded, *read.joined):
             for at in range(len(text) - MIN_BASE64 + 1):
                 start = text[at : at + MIN_BASE64]
                 if start in self._by_start and start not in seen:
@@ -218,24 +235,30 @@ class Searched:
                     yield from self._by_start[start]
 
 
-def _is_masked(text: str, secret: str) -> bool:
+def _is_masked(text: str, secret: str, halves: tuple[str, ...]) -> bool:
     """Return whether a text has at least the first half of a value before a mask, or the last half after one."""
-    return _is_cut(text, secret) or _is_cut(text[::-1], secret[::-1])
+    if not halves:
+        return False
+    first, last = halves
+    return _is_cut(text, first, len(secret)) or _is_cut(text[::-1], last[::-1], len(secret))
 
 
-def _is_cut(text: str, secret: str) -> bool:
-    half = next(_halves(secret), "")
+def _is_cut(text: str, half: str, length: int) -> bool:
     end = 0
     # Each part of the text is searched once, however often it has the half: hostile texts must not be slow.
-    while half and (at := text.find(half, end)) >= 0:
+    while (at := text.find(half, end)) >= 0:
         end = at + len(half)
-        if _MASK.search(text, end, end + len(half) + 2):
+        if _MASK.search(text, end, at + max(length, 2 * len(half)) + 2):
             return True
     return False
 
 
+def _marked(text: str) -> str:
+    return text.replace("...", "…")
+
+
 def _folded(text: str) -> str:
-    return text.replace("...", "…").casefold()
+    return _marked(text).casefold()
 
 
 def _joined(text: str) -> str:
@@ -243,11 +266,30 @@ def _joined(text: str) -> str:
 
 
 def _halves(secret: str) -> Iterator[str]:
-    """Yield the first and the last half of a value, each of at least MIN_LENGTH; nothing for a shorter value."""
-    half = max((len(secret) + 1) // 2, MIN_LENGTH)
+    """Yield the case-folded first and last half of a value of at least MIN_LENGTH; nothing for a shorter value."""
+    half = _half(secret)
     if len(secret) >= half:
-        yield secret[:half]
-        yield secret[-half:]
+        yield secret[:half].casefold()
+        yield secret[-half:].casefold()
+
+
+def _half(secret: str) -> int:
+    return max((len(secret) + 1) // 2, MIN_LENGTH)
+
+
+def _has_any_half(text: str, secret: str) -> bool:
+    """Return whether a case-folded text has half of a value. A quarter is enough of a long value, which is faster."""
+    half = _half(secret)
+    if half > len(text):
+        return False
+    quarter = (half + 1) // 2
+    for at in range(0, len(secret) - quarter + 1, quarter):
+        # Each half contains one of these parts.
+        if secret[at : at + quarter].casefold() in text:
+            starts = range(max(at + quarter - half, 0), min(at, len(secret) - half) + 1)
+            if len(secret) > MAX_BY_HALVES or any(secret[start : start + half].casefold() in text for start in starts):
+                return True
+    return False
 
 
 def _in_base64(data: bytes) -> Iterator[str]:

@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "a text that is shown in another order": (
         with_steps("{id: done, type: end, output: \"a \\u202e txt\"}"),
-        "the character U+202E, which changes how a text is shown",
+        "the character U+202E, which nobody sees, or which changes how a text is shown",
     ),
     "a text that nobody sees": (with_steps("{id: done, type: end, output: 'a\u200bb'}"), "the character U+200B"),
     "half of a surrogate pair": ("steps: [{id: done, type: end, output: \"\\ud800\"}]", "SW001"),

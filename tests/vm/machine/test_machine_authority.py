@@ -13,6 +13,7 @@ from machines import Bench, ask, assign, both, check, end, program, tool
 from stepward.vm import DeliveryRefused, InDoubt, Policy, Program, RunRefused, Suspend
 from stepward.vm.journal.store import Append, JournalError
 from stepward.vm.journal.verify import verify
+from stepward.vm.machine import authority
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.events import entry_of, event
@@ -294,7 +295,7 @@ def test_who_reconciled_cancelled_and_erased_is_in_the_record() -> None:
     assert (who["reconciled"], who["cancel"], who["erased"]) == ("ada", "bob", "eve")
 
 
-@pytest.mark.parametrize("by", ["", "x" * 201, "a\nb", 7])
+@pytest.mark.parametrize("by", ["", "x" * 201, "a\nb", 7, " ", "ada ", " ada", "ada\u3164", "ada\u2800", "ada\ufe0f"])
 def test_what_names_nobody_is_refused_before_anything_happens(by: Any) -> None:
     bench = Bench({"w": Suspend()})
     with pytest.raises(RunRefused, match="`by` names somebody in 1 to 200 printable characters"):
@@ -364,6 +365,20 @@ def test_another_may_approve() -> None:
     run = bench.vm.run_sync(ASKS, run_id="run", by="ada")
     assert bench.vm.resume_sync(run.suspensions[0].token, 1, by="bob").status == "SUCCESS"
     assert replay(bench.journal, "run").faults == ()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["ada ", " ", "ada\u3164"])
+def test_a_journal_of_a_machine_that_took_other_names_stays_readable(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    bench = Bench({"w": Suspend()}, policy=policy(four_eyes=["ask"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(authority, "is_name", lambda by: True)
+        run = bench.vm.run_sync(ASKS, run_id="run", by=name)
+    with pytest.raises(DeliveryRefused, match="without a space at the start or the end"):
+        bench.vm.resume_sync(run.suspensions[0].token, 1, by=name)
+    assert bench.vm.resume_sync(run.suspensions[0].token, 1, by="bob").status == "SUCCESS"
+    assert verify(bench.journal, "run", replay=replayer(bench.journal, "run")).is_intact
 
 
 def test_four_eyes_hold_for_what_is_said_of_a_call_in_doubt() -> None:

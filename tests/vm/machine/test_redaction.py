@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from machines import Bench, end, program, tool
 from stepward.sabotage.drawn.spellings import BY_HALF, SPELLINGS
+from stepward.sabotage.reference.echoes import says
 from stepward.vm import SQLiteJournal, Suspend
-from stepward.vm.machine.redaction import MIN_LENGTH, quotes, redacted
+from stepward.vm.machine.redaction import MAX_BY_HALVES, MIN_LENGTH, Searched, Spellings, quotes, redacted
 
 MAIL, IBAN, SUM, SHORT = "ada@example.com", "DE89370400440532013000", "1234567.5", "42"
 
@@ -35,7 +37,7 @@ def test_a_number_is_found_with_separators_and_more_digits(said: str) -> None:
     [
         "",
         "connection refused",
-        "no such file: /tmp/example",
+        "no such file: /tmp/exam",
         "status 404",
         "DE and AT",
         "42 of 43",
@@ -45,6 +47,50 @@ def test_a_number_is_found_with_separators_and_more_digits(said: str) -> None:
 )
 def test_a_text_without_a_secret_stays(text: str) -> None:
     assert redacted(text, [MAIL, IBAN, SUM, "12345", "xyz"]) == text
+
+
+VALUES = {
+    **{IBAN: [0, 5, 11], MAIL: [0, 4, 7], "Straße 12 Aachen": [0, 4, 8], "1234567": [0, 1]},
+    "groß und weiß, süß": range(10),
+}
+
+
+@pytest.mark.parametrize(("secret", "start"), [(secret, start) for secret in VALUES for start in VALUES[secret]])
+def test_any_half_of_a_value_is_found_in_an_error(secret: str, start: int) -> None:
+    half = max((len(secret) + 1) // 2, MIN_LENGTH)
+    part = secret[start : start + half]
+    assert len(part) == half
+    for said in (part, part.upper(), f"x{part}y", ascii(part)):
+        assert redacted(f"bad: {said}", [secret]) == "[sensitive]"
+    # Without separators a value is shorter, and so is half of it.
+    less = part[: (sum(map(str.isalnum, secret)) + 1) // 2 - 1]
+    for said in (f"bad: {less}#", f"bad: {part[::-1]}"):
+        assert redacted(said, [secret]) == said
+
+
+@pytest.mark.parametrize("secret", [*VALUES, "ßßßßßßßß", "İstanbul"])
+def test_half_of_a_value_beside_a_mask_is_half_of_its_own_characters(secret: str) -> None:
+    searched, spelled = Searched(), Spellings.of(secret)
+    assert spelled is not None
+    searched.add(spelled)
+    half = max((len(secret) + 1) // 2, MIN_LENGTH)
+    for said in (f"{secret[:half]}...", f"...{secret[-half:]}", f"{secret[:half]}**", f"••{secret[-half:]}"):
+        for text in (said, said.upper(), ascii(said)):
+            assert searched.repeats(text)
+            assert says(text, secret), "the reference has to find it, too"
+    less = f"{secret[: (sum(map(str.isalnum, secret)) + 1) // 2 - 1]}..."
+    assert not searched.repeats(less)
+    assert not says(less, secret)
+
+
+@pytest.mark.parametrize("length", [MAX_BY_HALVES // 2, 2 * MAX_BY_HALVES, 200_000])
+def test_half_of_a_long_value_is_found_without_taking_long(length: int) -> None:
+    before = time.process_time()
+    secret = "".join(f"{number:x}-" for number in range(length))[:length]
+    assert redacted(f"bad: {secret[length // 3 : length // 3 + (length + 1) // 2]}", [secret]) == "[sensitive]"
+    assert redacted("a1b2" * 50_000, [secret]) == "a1b2" * 50_000
+    assert redacted("a" * 500_000, ["a" * length + "b" + "a" * length]) == "[sensitive]"
+    assert time.process_time() - before < 5
 
 
 def test_a_short_value_is_looked_for_as_it_is_alone() -> None:
