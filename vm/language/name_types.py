@@ -26,6 +26,7 @@ from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source, input_of_call
 from stepward.vm.language.program import Program
 from stepward.vm.language.read_paths import ReadPaths
+from stepward.vm.language.required import required
 from stepward.vm.language.stated import ERRORS, INDEX, LIST, NEVER, TEXT, reply
 from stepward.vm.language.steps import (
     AnyPart,
@@ -220,7 +221,8 @@ class Typing:
         variable = self._variables.get(self._find((source, path[:depth])))
         if self.reads.is_only_asked(here) or (variable is not None and variable.may_be_null):
             return "optional"
-        return None if self.reads.has(here) or self._is_made_by_body(source) else "unstated"
+        is_given = self._is_made_by_body(source) or path[depth] in required(self, (source, path[:depth]))
+        return None if self.reads.has(here) or is_given else "unstated"
 
     def _is_made_by_body(self, source: Source) -> bool:
         """Return whether the ends of a body say what a value has, and no type holds it."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
-from stepward.vm.expressions.fields import index_of, of_type
+from stepward.vm.expressions.fields import ITEMS, index_of, of_type
 from stepward.vm.expressions.inside import Leaf, leaves
 from stepward.vm.expressions.syntax import Built, Constant, Expression, Reference
+from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.made import is_joined, made_of, meaning_of
 from stepward.vm.language.names import Names, Resolution, Source
+from stepward.vm.language.program import Program
 from stepward.vm.language.read_paths import ReadPaths
+from stepward.vm.language.steps import EndStep, InvokeStep
 from stepward.vm.language.types import TypeSpec
 
 Location = tuple[Source, tuple[str, ...]]
@@ -22,6 +25,7 @@ MAX_PARTS: Final = 100
 class Types(Protocol):
     """The types of a program's names, and what it copies and builds."""
 
+    program: Program
     names: Names
     reads: ReadPaths
 
@@ -67,7 +71,9 @@ def _at(typing: Types, location: Location) -> Iterator[Part]:
     if spec is not None:
         yield Part(frozenset(name for name in spec.required if index_of(name) is None))
     elif source.kind not in ("set", "item"):
-        yield Part(frozenset(typing.reads.asked_of(location)))
+        asked = frozenset(typing.reads.asked_of(location))
+        behind = [part for value in _given(typing.program, source) for part in _of_value(typing, value, path)]
+        yield from (part._replace(fields=part.fields | asked) for part in behind or [Part()])
     elif (copied := typing.copied(source)) is not None:
         yield from (Part(beside=(one, of_type(copied.fields) + path)) for one in copied.sources)
     else:
@@ -75,6 +81,36 @@ def _at(typing: Types, location: Location) -> Iterator[Part]:
         found = made_of(tree, of_type(inside) if is_joined(tree) else inside)
         found = found or list(leaves(typing.constant(source), path))
         yield from (part for leaf in found for part in _of_leaf(typing, leaf))
+
+
+def _given(program: Program, source: Source) -> list[Any]:
+    """Return what the `end` steps of a called program give; nothing for another source.
+
+    The machine holds it to the type that the caller needs, so that the caller's readings count, too.
+    """
+    steps = program.layout.steps
+    if source.kind != "output" or source.step is None or not isinstance(steps[source.step], InvokeStep):
+        return []
+    inside = [steps[one] for one in program.layout.inside(source.step) if program.layout.owner(one) == source.step]
+    return [one.output for one in inside if isinstance(one, EndStep) and one.outcome == "success"]
+
+
+def _of_value(typing: Types, value: Any, path: tuple[str, ...]) -> Iterator[Part]:
+    """Yield what the values have at some fields of a value with references."""
+    names = lone_reference(value)
+    if names is not None:
+        meant = typing.names.meaning(names)
+        fields = () if meant is None else of_type(meant.fields) + path
+        yield from [Part()] if meant is None else (Part(beside=(one, fields)) for one in meant.sources)
+    elif not path:
+        yield Part(frozenset(value) if isinstance(value, Mapping) else frozenset())
+    elif isinstance(value, Mapping) and path[0] in value:
+        yield from _of_value(typing, value[path[0]], path[1:])
+    elif isinstance(value, list | tuple) and path[0] == ITEMS:
+        for item in value:
+            yield from _of_value(typing, item, path[1:])
+    else:
+        yield Part()
 
 
 def _of_leaf(typing: Types, leaf: Leaf) -> Iterator[Part]:

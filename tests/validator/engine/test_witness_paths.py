@@ -132,7 +132,9 @@ def test_an_argument_that_the_tool_does_not_take_is_told_before_what_it_reads() 
     rule = {"name": "rule", "followed_by": {"first": {"step": "p"}, "then": {"tool": "pay"}}}
     tools = TOOLS | {"read": {"effect": "read", "args": {}}}
     report = check(build(tool("p", args={"x": ["$j.y"]}), inputs=None, tools=tools, guardrails=[rule]))
-    assert {"SW207", "SW405"} <= {finding.code for finding in report.findings}
+    assert "SW207" in {finding.code for finding in report.findings}
+    (open_rule,) = [finding for finding in report.findings if finding.code == "SW408"]
+    assert "`p` can't start: argument `x` is not declared" in open_rule.message
     assert_not_doubted(report)
 
 
