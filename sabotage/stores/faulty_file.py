@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stepward.sabotage.stores.replaced import ReplacedConnection
 
 if TYPE_CHECKING:
     from stepward.vm.journal.sqlite_file import DatabaseFile
 
 
-class FaultyFile:
-    """Replaces the connection of a file until `restore`. The changing statement of number `fails`, counted from 0,
-    fails."""
+class FaultyFile(ReplacedConnection):
+    """Fails the changing statement of number `fails`, counted from 0. A rollback does not fail."""
 
     def __init__(self, file: DatabaseFile, fails: int) -> None:
+        super().__init__(file)
         self.has_failed = False
         self._left = fails
-        held: Any = file
-        self._file = held
-        self._inner: sqlite3.Connection = held._connection
-        self._file._connection = self
 
-    def restore(self) -> None:
-        """Give the file its own connection back."""
-        self._file._connection = self._inner
-
-    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """Execute a statement, or fail. A rollback does not fail."""
-        self._count(statement)
-        return self._inner.execute(statement, *values)
-
-    def executemany(self, statement: str, rows: Any) -> sqlite3.Cursor:
-        """Execute a statement for rows, or fail."""
-        self._count(statement)
-        return self._inner.executemany(statement, rows)
-
-    def _count(self, statement: str) -> None:
+    def before(self, statement: str) -> None:
+        """Count a statement that changes something. Raises sqlite3.OperationalError for the one that fails."""
         if statement == "ROLLBACK" or statement.startswith("SELECT"):
             return
         self._left -= 1
         if self._left == -1:
             self.has_failed = True
             raise sqlite3.OperationalError("disk I/O error")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)

@@ -43,7 +43,7 @@ def test_what_a_machine_remembers_of_branches_changes_no_decision(monkeypatch: p
         return found
 
     monkeypatch.setattr(timely, "decide", compared)
-    for number in range(5, 12):
+    for number in range(5, 14):
         for kind in ("branches", "items"):
             case = drawn_case(kind, str(number))
             if case is not None:
