@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from stepward.sabotage.playing.pausing import Paused
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.virtual_time import VirtualLoop
+from stepward.sabotage.stores.replaced import ReplacedConnection
 from stepward.sabotage.target import Target
 from stepward.vm import Program
 from stepward.vm.journal.memory import MemoryJournal
-from stepward.vm.journal.store import LeaseLost
+from stepward.vm.journal.sqlite import SQLiteJournal
+from stepward.vm.journal.store import Append, Entry, LeaseLost
 
 PROGRAM = {
     "name": "paying",
@@ -158,3 +161,28 @@ def test_no_time_passes_while_a_store_blocks() -> None:
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         assert runner.run(asked()) == (0.0, "answer")
+
+
+class _Seen(ReplacedConnection):
+    def __init__(self, store: SQLiteJournal) -> None:
+        super().__init__(store._file)
+        self.statements: list[str] = []
+
+    def before(self, statement: str) -> None:
+        self.statements.append(statement.split(maxsplit=1)[0])
+
+
+def test_what_replaces_a_connection_sees_each_statement(tmp_path: Path) -> None:
+    """Also BEGIN, COMMIT and PRAGMA, for which a file keeps a cursor: else attacks between statements miss a place."""
+    with closing(SQLiteJournal(tmp_path / "runs.db")) as store:
+        traced: list[str] = []
+        seen = _Seen(store)
+        store._file._connection.set_trace_callback(lambda text: traced.append(text.split()[0]))
+        lease = store.create(
+            Append("r", -1, [Entry(0, b"0", bytes(32))], "RUNNING", 1.0, True, None, None), "p", "h", 9
+        )
+        assert lease is not None
+        store.release(lease)
+        seen.restore()
+    assert seen.statements == traced
+    assert {"PRAGMA", "BEGIN", "INSERT", "UPDATE", "COMMIT"} <= {*traced}
