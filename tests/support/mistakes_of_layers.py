@@ -10,7 +10,7 @@ from stepward.validator.engine import reach, verdicts
 from stepward.validator.engine.search import explicit, finite, transfers
 from stepward.validator.engine.smt import encoding, plans
 from stepward.validator.engine.systems import liveness, moves, system
-from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Assign, Computed, Given, Undefined
+from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, AnyValue, Assign, Computed, Undefined
 from stepward.validator.engine.values import classes
 from stepward.validator.engine.witnesses import paths
 from stepward.validator.findings import Verdict
@@ -79,7 +79,7 @@ def what_is_given_keeps_its_class(patch: Patch) -> None:
     patch.setattr(
         transfers.Transfers,
         "_made",
-        lambda self, root, value: () if isinstance(value, Given) else true(self, root, value),
+        lambda self, root, value: () if isinstance(value, AnyValue) else true(self, root, value),
     )
 
 
@@ -163,7 +163,7 @@ def what_is_given_keeps_its_value(patch: Patch) -> None:
 
     def block(self: Any, assign: Assign, env: Any) -> Any:
         old = env.get(assign.root, self._nothing(assign.root))
-        return old if isinstance(assign.value, Given) else true(self, assign, env)
+        return old if isinstance(assign.value, AnyValue) else true(self, assign, env)
 
     patch.setattr(explicit.Search, "_block", block)
 
@@ -221,7 +221,7 @@ def what_is_given_keeps_its_version(patch: Patch) -> None:
 
     def value(self: Any, assign: Assign, conditions: Any) -> Any:
         old = self.terms.environment.get(assign.root)
-        return old if isinstance(assign.value, Given) and old is not None else true(self, assign, conditions)
+        return old if isinstance(assign.value, AnyValue) and old is not None else true(self, assign, conditions)
 
     patch.setattr(encoding.Encoding, "_value", value)
 
@@ -243,6 +243,6 @@ def every_candidate_is_believed(patch: Patch) -> None:
         found = reach.Evidence(
             path.layer, path=tuple(paths.Traced(self.analyses, self.builder, path, self.engine.witnesses()).moves)
         )
-        return reach.Answer(Verdict.VIOLATED, found, last.kind, last.step, path.before)
+        return reach.PathAnswer(Verdict.VIOLATED, found, last.kind, last.step, path.before)
 
     patch.setattr(reach._Search, "_confirmed", confirmed)

@@ -16,12 +16,12 @@ from stepward.validator.engine.systems.system import (
     ENTRY,
     FAILS,
     NONE_HOLDS,
+    AnyValue,
     Assign,
     CompressedEdge,
     Computed,
     Decision,
     Edge,
-    Given,
     Guard,
     Literal,
     Path,
@@ -91,8 +91,8 @@ def source(text: str) -> Any:
     return meant.sources[0]
 
 
-def given(text: str, *, maybe: bool = False) -> Given:
-    return Given(source(text), maybe)
+def given(text: str, *, maybe: bool = False) -> AnyValue:
+    return AnyValue(source(text), maybe)
 
 
 def to(root: str, value: Any) -> Assign:
@@ -100,7 +100,7 @@ def to(root: str, value: Any) -> Assign:
     if isinstance(value, str) and value.startswith("="):
         is_primed = value.endswith("'") and value.count("'") == 1  # such a name can't be written in a program
         value = Computed(Reference(0, 0, names(value[2:])) if is_primed else parse(value[1:]))
-    elif not isinstance(value, Given | Computed | Undefined | Literal):
+    elif not isinstance(value, AnyValue | Computed | Undefined | Literal):
         value = Literal(freeze(value))
     return Assign(names(root), value)
 
@@ -172,7 +172,7 @@ def _assigned(
 ) -> Iterator[dict[tuple[str, ...], Any]]:
     rest = {root: value for root, value in state.items() if root != assign.root}
     match assign.value:
-        case Given(source=origin, maybe=maybe):
+        case AnyValue(source=origin, maybe=maybe):
             name = origin.name + (".output" if origin.kind == "output" else "")
             values = VALUES.get(name) or ([hints[assign.root]] if assign.root in hints else [])
             yield from ({**rest, assign.root: value} for value in values)

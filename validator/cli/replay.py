@@ -121,13 +121,13 @@ def _may_be_witness(file: str) -> bool:
 
 def replay_witness(file: str, options: dict[str, Any]) -> bool:
     """Run a witness and print what happened; return whether the violation shows."""
-    from stepward.validator.engine.witnesses.replay import Refused
+    from stepward.validator.engine.witnesses.replay import WitnessNotReplayed
     from stepward.validator.engine.witnesses.replay import replay as replayed
 
     witness = read_witness(file)
     try:
         seen = replayed(witness)
-    except Refused as error:
+    except WitnessNotReplayed as error:
         raise MachineError(
             f"the machine does not start the run of `{file}`: {error}", "save the witness again"
         ) from None

@@ -38,7 +38,7 @@ CLASSES: Final = "cases"
 """The name of the layer of finite classes in reports."""
 
 
-class Answer(NamedTuple):
+class LayerAnswer(NamedTuple):
     """The answer of a layer: a state (`violated`), that there is none (`proved`), or neither, with the reason."""
 
     verdict: Verdict
@@ -121,7 +121,7 @@ class Cases:
 
         return Solved(self.trees, self.domains, self.clock)
 
-    def covered(self) -> Answer:
+    def covered(self) -> LayerAnswer:
         """Return whether every state in which no case fails takes a case."""
         return self._answer(
             lambda layer: layer.uncovered(),
@@ -129,7 +129,7 @@ class Cases:
             lambda state: self._taken_in(state) < 0,
         )
 
-    def exclusive(self) -> Answer:
+    def exclusive(self) -> LayerAnswer:
         """Return whether no state takes one case while a later one holds."""
         return self._answer(
             lambda layer: layer.overlapping(),
@@ -166,16 +166,16 @@ class Cases:
 
     def _answer(
         self, find: Callable[[Finite], State | None], prove: Callable[[Solved], bool], shows: Callable[[State], bool]
-    ) -> Answer:
+    ) -> LayerAnswer:
         classes = self.finite or self.calculated
         state = find(classes) if classes is not None else None
         if classes is not None and state is None:
-            return Answer(Verdict.PROVED, CLASSES)
+            return LayerAnswer(Verdict.PROVED, CLASSES)
         if self.finite is not None and state is not None:
             if not is_possible(state, with_owners(self.names, self.domains), self.domains) or not shows(state):
-                return Answer(Verdict.UNKNOWN, CLASSES, None, "the state that was found does not show it")
-            return Answer(Verdict.VIOLATED, CLASSES, state)
+                return LayerAnswer(Verdict.UNKNOWN, CLASSES, None, "the state that was found does not show it")
+            return LayerAnswer(Verdict.VIOLATED, CLASSES, state)
         try:
-            return Answer(Verdict.PROVED if prove(self.solved) else Verdict.UNKNOWN, SOLVER)
+            return LayerAnswer(Verdict.PROVED if prove(self.solved) else Verdict.UNKNOWN, SOLVER)
         except (Undecided, OutOfTime) as error:
-            return Answer(Verdict.UNKNOWN, SOLVER, None, str(error))
+            return LayerAnswer(Verdict.UNKNOWN, SOLVER, None, str(error))

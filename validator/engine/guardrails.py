@@ -72,7 +72,7 @@ from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
     from stepward.validator.engine.certificates.ground import ProofPart
-    from stepward.validator.engine.reach import Answer
+    from stepward.validator.engine.reach import PathAnswer
     from stepward.validator.engine.systems.building import Question, Test
     from stepward.validator.engine.witnesses.witness import Claim
 
@@ -251,7 +251,7 @@ class _Judge:
             (step, kind) for kind, step in possible.bad if not any((one, step) in sure for one in (kind, _WORST))
         )
         proof, question = Evidence(LAYER), Question(monitor, explored=possible)
-        answers: dict[tuple[int, str], Answer] = {}
+        answers: dict[tuple[int, str], PathAnswer] = {}
         if left and possible.is_complete:
             kinds, steps = frozenset(kind for _, kind in left), frozenset(step for step, _ in left)
             asked = replace(question, kinds=kinds, steps=steps)
@@ -296,7 +296,7 @@ class _Judge:
         return Claim(code, name, self.rule.name, policy.policy if policy else None)  # type: ignore[arg-type]
 
     def _at(
-        self, step: int, kinds: list[str], question: Question, answers: Mapping[tuple[int, str], Answer]
+        self, step: int, kinds: list[str], question: Question, answers: Mapping[tuple[int, str], PathAnswer]
     ) -> Outcome | Evidence | None:
         """Return the engine's answer for a rule at one step: the worst outcome, or its last proof.
 

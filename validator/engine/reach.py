@@ -58,7 +58,7 @@ ROUNDS: Final = (1, 2, 3, 6)
 
 
 @dataclass(frozen=True)
-class Answer:
+class PathAnswer:
     """The answer to a question: proved, violated with a confirmed witness, or unknown with the reason.
 
     For a question that is not proved, `kind`, `step` and the path describe the violation, or the first candidate;
@@ -96,21 +96,21 @@ class Engine:
         self.moves = Moves(analyses, self.domains)
         self.units = MAX_UNITS
 
-    def ask(self, question: Question, claims: Claims) -> Answer:
+    def ask(self, question: Question, claims: Claims) -> PathAnswer:
         """Return the answer of the layers to a question."""
         try:
             builder = Builder(self.analyses, self.moves, question)
         except TooLarge:
-            return Answer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
+            return PathAnswer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
         if not builder.is_reachable:
             proof = f"none of {builder.product.found.pairs} reachable pairs of step and monitor state is bad"
-            return Answer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.proof_parts(cut, builder)))
+            return PathAnswer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.proof_parts(cut, builder)))
         found = _Search(self, builder, claims).answer()
         if found.verdict is not Verdict.UNKNOWN:
             return found
         return self._of_prompt_items(question, claims) or self._without_counts(builder, question, claims) or found
 
-    def _without_counts(self, counted: Builder, question: Question, claims: Claims) -> Answer | None:
+    def _without_counts(self, counted: Builder, question: Question, claims: Claims) -> PathAnswer | None:
         """Return an answer that needs no counts; None if there is none.
 
         Where it is counted whether an item of a longer list has come, the rounds of its loop begin inside of an item,
@@ -126,7 +126,7 @@ class Engine:
         found = _Search(self, builder, claims).answer()
         return found if found.verdict is not Verdict.UNKNOWN else None
 
-    def _of_prompt_items(self, question: Question, claims: Claims) -> Answer | None:
+    def _of_prompt_items(self, question: Question, claims: Claims) -> PathAnswer | None:
         """Return a violation by a run whose items start as soon as the machine starts them; None if there is none."""
         flow, possible = self.facts.flow, self.analyses.transitions.possible
         explored = explore_prompt(flow, question.monitor, possible)
@@ -140,7 +140,7 @@ class Engine:
         """Return the proof parts, where certificates are wanted."""
         return (write(*facts),) if self.certifies else ()
 
-    def undefined(self, reading: Reading) -> Answer:
+    def undefined(self, reading: Reading) -> PathAnswer:
         """Return whether a run may read a reference while it, or its owner, is undefined."""
         step = self.facts.flow.steps[reading.step]
         missing = Decision((Defined(0, 0, reading.reference),))
@@ -165,14 +165,14 @@ class _Search:
         self.builder = builder
         self.claims = claims
         self.tried: list[str] = []
-        self.candidate: Answer | None = None
+        self.candidate: PathAnswer | None = None
         self.unmet = ""
         self.safe_rounds = 0
         """How many first rounds of all loops have no violation."""
         self.uncounted: list[System] = []
         """The systems with more states than were searched at first."""
 
-    def answer(self) -> Answer:
+    def answer(self) -> PathAnswer:
         """Return the first answer of a layer, or unknown with the list of layers that were tried."""
         for layer in (self._finite, self._formula, self._counting):
             for system in self._systems():
@@ -191,7 +191,7 @@ class _Search:
         if self.unmet:
             reason = f"no run was found that takes the path below: {self.unmet}; {reason}"
         if self.candidate is None:
-            return Answer(Verdict.UNKNOWN, Evidence(FINITE, reason=reason))
+            return PathAnswer(Verdict.UNKNOWN, Evidence(FINITE, reason=reason))
         return replace(self.candidate, evidence=replace(self.candidate.evidence, reason=reason))
 
     def _systems(self) -> Iterator[System]:
@@ -210,7 +210,7 @@ class _Search:
         is_other = len(whole.relevant) != len(self._sliced.edges) or whole.roots != self._sliced.roots
         return self.builder.system(whole) if is_other else None
 
-    def _finite(self, system: System) -> Answer | None:
+    def _finite(self, system: System) -> PathAnswer | None:
         try:
             table = Table(system, self.engine.domains, self.engine.clock)
             if not table.breaches():
@@ -228,11 +228,11 @@ class _Search:
         answer = self._affordable(*found, grounds.table, system, table)
         return self._explicit(system) if answer is None and not table.is_exact else answer
 
-    def _counting(self, system: System) -> Answer | None:
+    def _counting(self, system: System) -> PathAnswer | None:
         """Search a system whose states were too many at first."""
         return self._explicit(system, MAX_STATES) if system in self.uncounted else None
 
-    def _explicit(self, system: System, most: int | None = None) -> Answer | None:
+    def _explicit(self, system: System, most: int | None = None) -> PathAnswer | None:
         most = most or (FEW_STATES if has_cycle(system) else MAX_STATES)
         try:
             search = Search(system, self.engine.domains, self.engine.clock)
@@ -253,13 +253,13 @@ class _Search:
             return self._proved(EXPLICIT, proof, grounds.states, system, search)
         return self._affordable(*found, grounds.states, system, search)
 
-    def _proved(self, layer: str, proof: str, write: Callable[..., ProofPart], *facts: Any) -> Answer:
+    def _proved(self, layer: str, proof: str, write: Callable[..., ProofPart], *facts: Any) -> PathAnswer:
         """Return the answer that the property is proved, with the parts of its certificate."""
         domains = self.engine.domains
         known = self.engine.proof_parts(lambda: write(self.builder, facts[0], domains, *facts[1:]))
-        return Answer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
+        return PathAnswer(Verdict.PROVED, Evidence(layer, cut=(proof,), certificate=known))
 
-    def _formula(self, system: System) -> Answer | None:
+    def _formula(self, system: System) -> PathAnswer | None:
         products = _products(system)
         if products > MAX_PRODUCTS:
             self._note("solver", "too many values are multiplied by one another: Z3 does not respect limits there")
@@ -269,18 +269,18 @@ class _Search:
         found, answer = self._solved(system)
         return answer or self._shown(found)
 
-    def _shown(self, found: solver.Answer) -> Answer | None:
+    def _shown(self, found: solver.SystemAnswer) -> PathAnswer | None:
         """Return a proof of the solver, or note why there is none."""
         if found.verdict is Verdict.PROVED:
             assert found.proof is not None, "the solver says why"
             known = self.engine.proof_parts(grounds.solved, self.builder, found.proof)
             proof = "no values satisfy the formula of all paths"
-            return Answer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))
+            return PathAnswer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))
         if found.path is None:
             self._note(found.layer, found.reason)
         return None
 
-    def _with_loops(self, system: System) -> Answer | None:
+    def _with_loops(self, system: System) -> PathAnswer | None:
         """Return a proof about all rounds of the loops, or a violation in the first rounds.
 
         A path through a loop that is cut has any values behind it. In the first rounds the loop is followed, so its
@@ -306,11 +306,11 @@ class _Search:
 
     def _solved(
         self, system: System, most: int = MAX_PATHS, *, relates: bool = False
-    ) -> tuple[solver.Answer, Answer | None]:
+    ) -> tuple[solver.SystemAnswer, PathAnswer | None]:
         """Return what the solver says, and the violation on one of its first paths that a run takes."""
         from stepward.validator.engine.smt import blocks
 
-        engine, tried = self.engine, list[Answer | None]()
+        engine, tried = self.engine, list[PathAnswer | None]()
 
         def accepts(path: Path) -> bool:
             tried.append(self._confirmed(path))
@@ -329,14 +329,14 @@ class _Search:
         engine.units -= found.units
         return found, tried[-1] if tried else None
 
-    def _affordable(self, path: Path, cost: int, write: Callable[..., ProofPart], *facts: Any) -> Answer | None:
+    def _affordable(self, path: Path, cost: int, write: Callable[..., ProofPart], *facts: Any) -> PathAnswer | None:
         most = self.facts.program.max_steps
         if most is not None and cost > most:
             proof = f"the shortest path to the violation takes {cost} steps, and `max_steps` allows {most}"
             return self._proved(path.layer, proof, write, *facts, most)
         return self._confirmed(path)
 
-    def _confirmed(self, path: Path) -> Answer | None:
+    def _confirmed(self, path: Path) -> PathAnswer | None:
         """Return the violation at the end of a path, if the machine confirms it."""
 
         from stepward.validator.engine.witnesses.failing import with_other_items
@@ -354,10 +354,10 @@ class _Search:
         evidence = Evidence(path.layer, path=moves)
         state = path.steps[-2].after if len(path.steps) > 1 else path.before
         if not isinstance(found, str):
-            return Answer(Verdict.VIOLATED, replace(evidence, witness=found), last.kind, last.step, state)
+            return PathAnswer(Verdict.VIOLATED, replace(evidence, witness=found), last.kind, last.step, state)
         self._note(path.layer, "a path without a run")
         self.unmet = self.unmet or found
-        self.candidate = self.candidate or Answer(Verdict.UNKNOWN, evidence, last.kind, last.step)
+        self.candidate = self.candidate or PathAnswer(Verdict.UNKNOWN, evidence, last.kind, last.step)
         return None
 
     def _note(self, layer: str, what: str) -> None:

@@ -13,8 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from stepward.validator.analysis.monitors import ArrivalMonitor
-from stepward.validator.engine.cases import CLASSES, Cases
-from stepward.validator.engine.cases import Answer as CaseAnswer
+from stepward.validator.engine.cases import CLASSES, Cases, LayerAnswer
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.smt.answers import Undecided
 from stepward.validator.engine.systems.building import Question, Test
@@ -181,7 +180,7 @@ class ConditionVerdicts:
         number: int,
         code: Code,
         cases: Cases,
-        answer: CaseAnswer,
+        answer: LayerAnswer,
         tests: tuple[Test, ...],
         how: Callable[[State], str],
     ) -> Judged:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from stepward.validator.edits import Change, apply_changes
 from stepward.validator.findings import Edit, Finding, Fix
 from stepward.vm.errors import StepwardError
-from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.document import Document, Extent, PathTree
 from stepward.vm.reading.quoting import offsets_in_text, width
 from stepward.vm.reading.source import Correction, LineIndex, Path
 
@@ -50,7 +50,7 @@ def _extents(document: Document, corrections: Sequence[Correction]) -> Mapping[P
     for correction in corrections:
         if correction.field:
             paths.extend((*correction.place.path, key) for key in _value(document.data, correction.place.path))
-    return document.locator(Wanted.of(paths))
+    return document.locator(PathTree.of(paths))
 
 
 @dataclass(frozen=True)

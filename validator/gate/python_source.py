@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from stepward.vm.errors import Problem, ProgramError, StepwardError
-from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.document import Document, Extent, PathTree
 from stepward.vm.reading.limits import MAX_DEPTH
 from stepward.vm.reading.source import LineIndex, Path, Span
 
@@ -297,11 +297,11 @@ class _Locator:
     line: int
     column: int
 
-    def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
+    def __call__(self, wanted: PathTree) -> dict[Path, Extent]:
         start = (self.line, self.column)
         node = next(node for node in _programs(_parse(self.name, self.text)) if (node.lineno, node.col_offset) == start)
         found: dict[Path, Extent] = {}
-        pending: list[tuple[Path, ast.expr, ast.expr | None, Wanted]] = [((), node, None, wanted)]
+        pending: list[tuple[Path, ast.expr, ast.expr | None, PathTree]] = [((), node, None, wanted)]
         source = _Source(self.text)
         while pending:
             path, value, key, below = pending.pop()

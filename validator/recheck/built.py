@@ -18,7 +18,7 @@ MAX_LISTS: Final = 64
 """The most lists, or texts, that are told apart by the blocks of what they are built from."""
 
 
-class Held(NamedTuple):
+class HeldField(NamedTuple):
     """The expression of a field, None where there is none; `is_field`: it is a field of what was put in.
 
     `is_any`: it may have any value, or none, because it is in an array that is joined.
@@ -29,7 +29,7 @@ class Held(NamedTuple):
     is_any: bool = False
 
 
-def held(tree: Expression, fields: Names) -> Held:
+def held(tree: Expression, fields: Names) -> HeldField:
     """Return what a value has at some fields; a changed object has those of its base where none was put in."""
     found: Expression | None = tree
     is_field = False
@@ -45,13 +45,13 @@ def held(tree: Expression, fields: Names) -> Held:
                 value = inside(value, name)
                 found = None if value is ABSENT else Constant(found.start, found.end, value)
             case Arithmetic(joins=joins) if joins and index_of(name) is not None:
-                return Held(None, is_any=True)
+                return HeldField(None, is_any=True)
             case _:
-                return Held(None)
-    return Held(found, is_field)
+                return HeldField(None)
+    return HeldField(found, is_field)
 
 
-def spread(tree: Expression, fields: Names) -> Iterator[Held]:
+def spread(tree: Expression, fields: Names) -> Iterator[HeldField]:
     """Yield what a value has at some fields, among which `[]` stands for every item of a list."""
     if ITEMS not in fields:
         yield held(tree, fields)
@@ -66,14 +66,14 @@ def spread(tree: Expression, fields: Names) -> Iterator[Held]:
             for one in value if isinstance(value, tuple | list) else ():
                 yield from spread(Constant(start, end, one), rest)
         case Reference(start=start, end=end, names=names):
-            yield Held(Reference(start, end, (*names, ITEMS, *rest)), True)
+            yield HeldField(Reference(start, end, (*names, ITEMS, *rest)), True)
         case Arithmetic(joins=joins) if joins:
             for part in children(whole.tree):  # an item of what is joined is one of a part
                 yield from spread(part, (ITEMS, *rest))
         case None if not whole.is_any:
             pass  # there is no list
         case _:
-            yield Held(None, is_any=True)
+            yield HeldField(None, is_any=True)
 
 
 def changed_paths(tree: Expression | None) -> Iterator[Names]:

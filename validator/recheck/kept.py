@@ -31,7 +31,7 @@ class _Place(NamedTuple):
     place: int
 
 
-class Kept:
+class KeptValues:
     """The kept values of a search. `size` is how many there are, and `read` says which slots stages keep."""
 
     def __init__(self, reading: Reading, followed: Followed, first: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
-from stepward.validator.recheck.built import Held, spread
+from stepward.validator.recheck.built import HeldField, spread
 from stepward.validator.recheck.joined import parts_of
 from stepward.validator.recheck.names import ITEMS, Names, Source
 from stepward.validator.recheck.parsed import Parsed
@@ -16,7 +16,7 @@ from stepward.vm.language.steps import ForEachStep
 MAX_SOURCES: Final = 200
 """The most sources that are followed behind one item."""
 
-ANY: Final = Held(None, is_any=True)
+ANY: Final = HeldField(None, is_any=True)
 
 
 class At(NamedTuple):
@@ -48,7 +48,7 @@ def list_of(reading: Parsed, source: Source) -> Names | None:
     return lone_reference(step.items)
 
 
-def behind_item(known: Sources, source: Source, fields: Names) -> Iterator[At | Held]:
+def behind_item(known: Sources, source: Source, fields: Names) -> Iterator[At | HeldField]:
     """Yield what gives an item, or a field of one, its values: sources from outside, and what the program writes."""
     pending, seen = [(source, fields)], set[tuple[Source, Names]]()
     while pending:
@@ -60,7 +60,7 @@ def behind_item(known: Sources, source: Source, fields: Names) -> Iterator[At | 
             return
         seen.add(one)
         for part in _given(known, *one):
-            names = part.tree.names if isinstance(part, Held) and isinstance(part.tree, Reference) else None
+            names = part.tree.names if isinstance(part, HeldField) and isinstance(part.tree, Reference) else None
             if names is None:
                 yield part
                 continue
@@ -72,14 +72,14 @@ def behind_item(known: Sources, source: Source, fields: Names) -> Iterator[At | 
                 pending += [(inner, (*meant.fields, *names[place:])) for inner in meant.sources]
 
 
-def _given(known: Sources, source: Source, fields: Names) -> Iterator[At | Held]:
+def _given(known: Sources, source: Source, fields: Names) -> Iterator[At | HeldField]:
     """Yield what a source gives at some fields; a reference for what it copies."""
     names = list_of(known.reading, source) if source.kind == "item" else None
     if names is not None:
-        yield Held(Reference(0, 0, (*names, ITEMS, *fields)))
+        yield HeldField(Reference(0, 0, (*names, ITEMS, *fields)))
     elif known.is_joined(source) and fields:
         part = parts_of(known.reading, source.step).get(fields[0])
-        yield ANY if part is None else Held(Reference(0, 0, (*part.output, *fields[1:])))
+        yield ANY if part is None else HeldField(Reference(0, 0, (*part.output, *fields[1:])))
     elif not known.is_made(source):
         yield At(source, fields)
     else:

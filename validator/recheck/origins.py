@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.built import Held, held
+from stepward.validator.recheck.built import HeldField, held
 from stepward.validator.recheck.cells import (
     ANYTHING,
     UNDEFINED,
@@ -67,7 +67,7 @@ class Copy(NamedTuple):
     may_lack: bool = False
 
 
-class Givers(NamedTuple):
+class SourceFields(NamedTuple):
     """The sources behind some sources, after all copies, each with the fields below it.
 
     The value says whether a field that may be absent there may be absent from what is asked for. `is_lost`: so may one
@@ -119,7 +119,7 @@ class Origins:
         self.lookup = reading.lookup
         self._known: dict[Names, Origin] = {}
         self._by_sources: dict[tuple[Names, tuple[Source, ...]], Origin] = {}
-        self._known_givers: dict[Names, Givers | None] = {}
+        self._known_givers: dict[Names, SourceFields | None] = {}
         self._too_long: dict[Expression, bool] = {}
 
     def of(self, names: Names) -> Origin:
@@ -202,7 +202,7 @@ class Origins:
         found = [self._of_part(one) for one in behind_item(self, source, fields)]
         return Origin(_together(found), any(one.may_be_absent for one in found))
 
-    def _of_part(self, part: At | Held) -> Origin:
+    def _of_part(self, part: At | HeldField) -> Origin:
         if isinstance(part, At):
             spec, may_be_absent = field_type(self.spec(part.source), part.fields)
             return Origin(of_type(spec), may_be_absent)
@@ -214,7 +214,7 @@ class Origins:
         """Return what a `set` assigns to a name; None where it can't be parsed."""
         return self.reading.put_by_set(source.step).get(source.name)
 
-    def _joined(self, givers: Givers | None) -> Origin:
+    def _joined(self, givers: SourceFields | None) -> Origin:
         """Return what the sources behind a reference give together."""
         if givers is None:
             return _ANYWHERE
@@ -291,12 +291,12 @@ class Origins:
             return allows(field_type(self.spec(source), fields)[0], block)
         return any(meet(block, one) for one in self._at(source, fields).blocks)
 
-    def _part_gives(self, part: At | Held, block: Block) -> bool:
+    def _part_gives(self, part: At | HeldField, block: Block) -> bool:
         if isinstance(part, At):
             return allows(field_type(self.spec(part.source), part.fields)[0], block)
         return any(meet(block, one) for one in self._of_part(part).blocks)
 
-    def _givers(self, names: Names) -> Givers | None:
+    def _givers(self, names: Names) -> SourceFields | None:
         """Return the sources behind a reference; None where there are too many copies between them."""
         if names not in self._known_givers:
             meant = self.lookup.meaning(names)
@@ -305,7 +305,7 @@ class Origins:
             )
         return self._known_givers[names]
 
-    def _traced(self, pending: list[tuple[Source, Names, bool]]) -> Givers | None:
+    def _traced(self, pending: list[tuple[Source, Names, bool]]) -> SourceFields | None:
         """Follow all copies back from some sources, each with fields and whether what is absent there counts.
 
         A reference is followed once. So names that copy one another, or themselves, add no values.
@@ -328,7 +328,7 @@ class Origins:
                 meant = self.lookup.meaning(names)
                 is_lost |= meant is None and still_counts
                 pending += [(one, meant.fields, still_counts) for one in meant.sources] if meant is not None else []
-        return Givers(found, is_lost)
+        return SourceFields(found, is_lost)
 
     def _copied_from(self, source: Source, fields: Names) -> tuple[list[Copy], bool]:
         """Return the references whose values a source copies, or puts into what it builds, and whether it does nothing

@@ -22,7 +22,7 @@ from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.ends import outputs_of, trees_of
 from stepward.validator.recheck.evaluation import references, truths
 from stepward.validator.recheck.followed import Followed
-from stepward.validator.recheck.kept import Kept
+from stepward.validator.recheck.kept import KeptValues
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import prefixes
 from stepward.validator.recheck.owners import resolved_states
@@ -113,7 +113,7 @@ class _Search:
         self.followed = followed
         self.steps = walk_.steps(followed, is_search=True)
         self.answers = _answer_slots(self.steps)
-        self.kept = Kept(walk_.reading, followed, len(followed.names) + len(self.answers))
+        self.kept = KeptValues(walk_.reading, followed, len(followed.names) + len(self.answers))
         self.live = _live(walk_.reading, self.steps, walk_.watcher, self.kept)
         self.lost: dict[int, list[int]] = {}
         """The answers that each step may change, by the steps that may change some."""
@@ -181,7 +181,7 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
         yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
 
 
-def _live(reading: Reading, steps: Steps, watcher: Watcher, kept: Kept) -> dict[int, int]:
+def _live(reading: Reading, steps: Steps, watcher: Watcher, kept: KeptValues) -> dict[int, int]:
     """Return the live references and answers of each step that has some: those that may be read before they are
     assigned again. A set of them is an integer, with a bit for each slot."""
     control, reads = reading.control, _reads(reading, steps, watcher)

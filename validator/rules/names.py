@@ -18,7 +18,7 @@ from stepward.vm.language.steps import ForEachStep, InvokeStep, ParallelStep, To
 from stepward.vm.reading.source import Correction, Place
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.reach import Answer
+    from stepward.validator.engine.reach import PathAnswer
 
 SHOWN = 3
 """Undeclared inputs that a message names."""
@@ -201,7 +201,7 @@ class MaybeUndefined(EngineRule):
             yield self._finding(context, reading, key, found.evidence if found is not None else None)
 
     @staticmethod
-    def _ask_engine(context: Context, reading: Reading) -> Answer | None:
+    def _ask_engine(context: Context, reading: Reading) -> PathAnswer | None:
         """Return the engine's answer about a reading; None where an internal error ended the search."""
         part = f"the reading of `{reading.reference.text()}` in `{context.facts.flow.steps[reading.step].id}`"
         return context.proofs.failures.attempt(part, lambda: context.proofs.engine.undefined(reading), lambda _: None)

@@ -10,7 +10,7 @@ from stepward.validator.analysis.reached import reached
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import Requires, guards, protected
 from stepward.vm.language.steps import ComputeStep, ConditionStep, Stage
-from stepward.vm.reading.document import Wanted
+from stepward.vm.reading.document import PathTree
 
 if TYPE_CHECKING:
     from stepward.validator.context import Context
@@ -78,7 +78,7 @@ def is_last_clause(context: Context, number: int) -> bool:
     if isinstance(flow.steps[position], ComputeStep):
         return False
     paths = flow.layout.path(number), flow.layout.path(position)
-    extents = program.document.locator(Wanted.of(paths))
+    extents = program.document.locator(PathTree.of(paths))
     test, after = (extents.get(path) for path in paths)
     is_around = test is not None and after is not None and after.start < test.start and test.end < after.end
     return is_around and program.document.text.startswith(("(case", "(cond"), after.start if after else 0)

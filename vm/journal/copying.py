@@ -156,7 +156,7 @@ def _prune(target: Journal, pruned: Pruned, kept: bytes) -> bool:
 
 
 def _copy_run(source: Journal, target: Journal, run: str, due: Due, erased: Collection[str]) -> int:
-    """Copy a run, and return the number of new records; raises Left.
+    """Copy a run, and return the number of new records; raises RunNotCopied.
 
     `erased` are the runs whose values the target has destroyed.
     """

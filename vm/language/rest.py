@@ -27,7 +27,7 @@ ENTRY: Final = "moved"
 """The id of the first step of a rest, and the variable that it assigns if it has to assign no other."""
 
 
-class Left(NamedTuple):
+class RunSoFar(NamedTuple):
     """What a run has so far: the step that it leaves, its values by reference with their types, and visits of steps.
 
     The types are plain data, as a program has them. `sources` are the references under which a value is found that
@@ -51,7 +51,7 @@ class NoRestError(Exception):
     """A program has no rest that could go on; the message says why."""
 
 
-def rest_of(program: Program, left: Left) -> Rest:
+def rest_of(program: Program, left: RunSoFar) -> Rest:
     """Return the rest of a program once `left.step` has succeeded; raises NoRestError, and ProgramError for its shape.
 
     Guardrails of the program are no part of it: they have seen what was before.
@@ -62,7 +62,7 @@ def rest_of(program: Program, left: Left) -> Rest:
 class _Cutting:
     """Cuts one program."""
 
-    def __init__(self, program: Program, left: Left) -> None:
+    def __init__(self, program: Program, left: RunSoFar) -> None:
         self.program, self.left = program, left
         self.meaning = Meaning(program, ())
         self.flow: Flow = self.meaning.flow

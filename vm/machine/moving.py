@@ -20,7 +20,7 @@ from stepward.vm.language.node import plain as plain_data
 from stepward.vm.language.past import asked_steps
 from stepward.vm.language.policy import Policy, plain
 from stepward.vm.language.program import Program
-from stepward.vm.language.rest import Left, NoRestError, Rest, rest_of
+from stepward.vm.language.rest import NoRestError, Rest, RunSoFar, rest_of
 from stepward.vm.language.steps import ForEachStep, ToolCall
 from stepward.vm.machine.authority import breach
 from stepward.vm.machine.binding import parts_of, require_moved_bound
@@ -217,7 +217,7 @@ def rest_after(chain: Sequence[History], version: Version, unknown: Collection[s
             if not step.is_stage:
                 visits[step.id] = visits.get(step.id, 0) + visits_of(history.state, step)
     try:
-        return rest_of(version.program, Left(moves[-1].body["step"], types, visits, sources))
+        return rest_of(version.program, RunSoFar(moves[-1].body["step"], types, visits, sources))
     except NoRestError as error:
         raise RunRefused(f"run `{last.run}` can't go on with this version: {error}") from None
 

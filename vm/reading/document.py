@@ -23,11 +23,11 @@ class Extent:
     style: Style | None = None
 
 
-class Wanted(dict[str | int, "Wanted"]):
+class PathTree(dict[str | int, "PathTree"]):
     """A tree of the paths that are looked for, so that a locator can skip everything else."""
 
     @classmethod
-    def of(cls, paths: Iterable[Path]) -> Wanted:
+    def of(cls, paths: Iterable[Path]) -> PathTree:
         """Build the tree of `paths`."""
         root = cls()
         for path in paths:
@@ -37,7 +37,7 @@ class Wanted(dict[str | int, "Wanted"]):
         return root
 
 
-Locator = Callable[[Wanted], dict[Path, Extent]]
+Locator = Callable[[PathTree], dict[Path, Extent]]
 """Finds the extents of the wanted paths. It parses the text again, so it is called only if something is reported."""
 
 
@@ -59,7 +59,7 @@ class Document:
         places = list(dict.fromkeys(places))
         if not places:
             return {}
-        extents = self.locator(Wanted.of(place.path for place in places))
+        extents = self.locator(PathTree.of(place.path for place in places))
         lines = LineIndex(self.text)
         written: dict[Path, list[int] | None] = {}  # offsets are computed once for all locations in a text
         return {place: lines.span(*self._offsets(place, extents, written)) for place in places}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepward.vm.reading.document import Extent, Wanted
+from stepward.vm.reading.document import Extent, PathTree
 from stepward.vm.reading.quoting import Style
 from stepward.vm.reading.source import Path
 
@@ -13,7 +13,7 @@ from stepward.vm.reading.source import Path
 class _Level:
     """An open mapping or list; `next` is the key or position of its next value, None before a key."""
 
-    wanted: Wanted | None
+    wanted: PathTree | None
     path: Path
     start: int
     key: tuple[int, int] | None
@@ -24,7 +24,7 @@ class _Level:
 class Finder:
     """Collects the extents of wanted paths in `found`. The reader calls it for keys and values in the order of text."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: PathTree) -> None:
         self.found: dict[Path, Extent] = {}
         self._wanted = wanted
         self._levels: list[_Level] = []
@@ -61,7 +61,7 @@ class Finder:
         if level.wanted is not None:
             self.found[level.path] = Extent(level.start, end, level.key)
 
-    def _value(self) -> tuple[Wanted | None, Path, tuple[int, int] | None]:
+    def _value(self) -> tuple[PathTree | None, Path, tuple[int, int] | None]:
         """Return the wanted paths in the next value, its path, and the extent of its key."""
         if not self._levels:
             return self._wanted, (), None

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from stepward.vm.errors import Problem, ProgramError
-from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.document import Document, Extent, PathTree
 from stepward.vm.reading.finder import Finder
 from stepward.vm.reading.limits import MAX_DEPTH
 from stepward.vm.reading.scalars import within_limit
@@ -134,7 +134,7 @@ class _Locator:
 
     text: str
 
-    def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
+    def __call__(self, wanted: PathTree) -> dict[Path, Extent]:
         finder, skip, position = Finder(wanted), json.JSONDecoder().raw_decode, 0
         while piece := _PIECE.search(self.text, position):
             start, position = piece.span()

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from stepward.vm.errors import Problem, ProgramError
-from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.document import Document, Extent, PathTree
 from stepward.vm.reading.finder import Finder
 from stepward.vm.reading.limits import MAX_ALIASED_NODES, MAX_DEPTH
 from stepward.vm.reading.quoting import Style
@@ -277,7 +277,7 @@ class _Locator:
     text: str
     number: int
 
-    def __call__(self, wanted: Wanted) -> dict[Path, Extent]:
+    def __call__(self, wanted: PathTree) -> dict[Path, Extent]:
         document = -1
         finder = Finder(wanted)
         for event in _events(self.text):

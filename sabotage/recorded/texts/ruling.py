@@ -12,7 +12,7 @@ from stepward.vm.language.guardrails import AnyRule, plain_rule
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.past import asked_steps, continued
 from stepward.vm.language.policy import Policy, plain, require_distinct
-from stepward.vm.language.rest import Left, rest_of
+from stepward.vm.language.rest import RunSoFar, rest_of
 from stepward.vm.language.selectors import matches
 
 EVENTS = 8
@@ -127,5 +127,5 @@ def show_rest(notes: Notes, meaning: Meaning, chance: Random) -> None:
     step = chance.choice([one.id for one in meaning.flow.steps] + ["nowhere"])
     visits = {one.id: chance.randint(0, 3) for one in meaning.flow.steps if chance.random() < 0.5}
     sources = {name: f"{name}_there" for name in types if chance.random() < 0.2}
-    found = rest_of(program, Left(step, types, visits, sources))
+    found = rest_of(program, RunSoFar(step, types, visits, sources))
     notes.add("rest", step, found.program.to_data(), found.reads)

@@ -44,7 +44,7 @@ from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domain, Domains, Range
 from stepward.validator.engine.values.states import State, outcome
-from stepward.validator.engine.values.texts import Atom, Wanted
+from stepward.validator.engine.values.texts import Atom, TextRequirements
 from stepward.validator.findings import Verdict
 from stepward.vm import Meaning
 from stepward.vm.expressions.operators import compare
@@ -271,12 +271,12 @@ def test_the_rules_of_texts_are_true_of_every_text() -> None:
 
 
 def test_a_text_is_written_as_short_as_it_can_be() -> None:
-    assert texts.text_of(Wanted({Atom("contains", "cancel"): True, Atom("contains", "cancel order"): True})) == (
-        "cancel order"
-    )
-    assert texts.text_of(Wanted({Atom("is", "a"): False})) == ""
-    assert texts.text_of(Wanted({Atom("starts_with", "ab"): True, Atom("ends_with", "ba"): True}, 3)) == "aba"
-    assert texts.text_of(Wanted({Atom("contains", "a"): True, Atom("is", "a"): True}, 2)) is None
+    assert texts.text_of(
+        TextRequirements({Atom("contains", "cancel"): True, Atom("contains", "cancel order"): True})
+    ) == ("cancel order")
+    assert texts.text_of(TextRequirements({Atom("is", "a"): False})) == ""
+    assert texts.text_of(TextRequirements({Atom("starts_with", "ab"): True, Atom("ends_with", "ba"): True}, 3)) == "aba"
+    assert texts.text_of(TextRequirements({Atom("contains", "a"): True, Atom("is", "a"): True}, 2)) is None
 
 
 TIGHT: list[tuple[dict[str, Any], tuple[Any, ...]]] = [

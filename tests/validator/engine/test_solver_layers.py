@@ -17,7 +17,7 @@ import z3
 from sizes import asked_for, size
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.smt import blocks, plans
-from stepward.validator.engine.smt.answers import Answer
+from stepward.validator.engine.smt.answers import SystemAnswer
 from stepward.validator.engine.smt.encoding import Encoding, Taken
 from stepward.validator.engine.smt.versions import Made, Merge
 from stepward.validator.engine.systems import assigned, invariants
@@ -41,7 +41,7 @@ PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 UNITS = 20_000_000
 
 
-def searched(of: System) -> Answer:
+def searched(of: System) -> SystemAnswer:
     """The answer of the block formula, whose scripts must be unsatisfiable, and whose path one where no loop is."""
     answer = blocks.search(of, DOMAINS, units=UNITS, clock=UNLIMITED)
     if answer.verdict is VIOLATED and not has_cycle(of):

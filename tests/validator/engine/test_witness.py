@@ -22,7 +22,7 @@ from sizes import size
 from stepward.validator import Finding, Report
 from stepward.validator.analysis.ways import TransitionChoices
 from stepward.validator.cli import main
-from stepward.validator.engine.witnesses.replay import Refused, replay
+from stepward.validator.engine.witnesses.replay import WitnessNotReplayed, replay
 from stepward.validator.engine.witnesses.witness import Witness, WitnessRefused
 from stepward.vm import ExecutionVM, Program
 from witnessing import (
@@ -110,7 +110,7 @@ def test_another_input_may_take_another_way() -> None:
 
 
 def test_an_input_that_the_machine_refuses_is_said(witness: Witness) -> None:
-    with pytest.raises(Refused, match="`payee`"):
+    with pytest.raises(WitnessNotReplayed, match="`payee`"):
         replay(replace(witness, inputs={"payee": "x", "amount": 0}))
 
 

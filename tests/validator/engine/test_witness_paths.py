@@ -16,7 +16,7 @@ from seasoned_programs import seasoned_program
 from stepward.validator.engine.values.simplest import simplest
 from stepward.validator.engine.witnesses.played import MAX_PLAYED, MAX_RECORDS, PlayedRuns
 from stepward.validator.engine.witnesses.replay import Replayer, replay
-from stepward.validator.engine.witnesses.witness import Answer, Witness
+from stepward.validator.engine.witnesses.witness import CallAnswer, Witness
 from stepward.vm import ExecutionVM, Policy, Program
 from stepward.vm.language.types import TypeSpec, refusal
 from witnessing import (
@@ -334,7 +334,7 @@ def test_a_simplest_value_is_of_its_type(data: dict[str, Any]) -> None:
 def test_an_answer_at_one_attempt_goes_before_those_at_all() -> None:
     program = build(tool("check", on_error="retry", error_step="pay", next_step="pay"), PAY, guardrails=[REQUIRES])
     witness = witness_of(check(program), "SW401")
-    late = Answer("check", 1, "returns", 0, attempt=3)
+    late = CallAnswer("check", 1, "returns", 0, attempt=3)
     assert replay(witness).confirmed
     assert not replay(replace(witness, script=(*witness.script, late))).confirmed
 
@@ -376,7 +376,7 @@ def runs_of(*values: Any, records: int = 1) -> int:
     """How many runs are made for one witness with each of these values in its turn, as an input and as an answer."""
     witness = witness_of(check(build(tool("check", on_error="skip"), PAY, guardrails=[REQUIRES])), "SW401")
     inputs = [replace(witness, inputs={"x": value}) for value in values]
-    answers = [replace(witness, script=(Answer("check", 1, "returns", value),)) for value in values]
+    answers = [replace(witness, script=(CallAnswer("check", 1, "returns", value),)) for value in values]
     kept, run = PlayedRuns(), Mock(return_value=Mock(records=range(records)))
     for one in (*inputs, *answers):
         kept.get(one, run)
@@ -402,7 +402,7 @@ def test_a_run_that_is_kept_has_its_own_visits() -> None:
     rule = {"name": "rule", "never": {"tool": "pay"}}
     program = build(each, PAY, language=2, guardrails=[rule])
     whole = witness_of(check(program), "SW403")
-    short = replace(whole, script=(Answer("look", 1, "fails"),))
+    short = replace(whole, script=(CallAnswer("look", 1, "fails"),))
     replayer = Replayer(program, ())
     seen = []
     for one in (whole, short, whole, short):

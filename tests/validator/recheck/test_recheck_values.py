@@ -18,7 +18,7 @@ from stepward.validator.recheck.claims import Property as Claim
 from stepward.validator.recheck.claims import watcher
 from stepward.validator.recheck.definite import Definite
 from stepward.validator.recheck.flow import Transition
-from stepward.validator.recheck.origins import Givers, Origins
+from stepward.validator.recheck.origins import Origins, SourceFields
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.search import is_ruled_out
 from stepward.validator.recheck.tracked import Tracked
@@ -333,7 +333,7 @@ def test_a_proof_that_leaves_out_what_one_source_gives_is_refused(monkeypatch: p
     assert verdicts(text)["c"] == "violated"
     assert not accepted(text, claim, [part])
     monkeypatch.setattr(
-        Origins, "_givers", lambda self, names: Givers({(self.lookup.meaning(names).sources[0], ()): True}, False)
+        Origins, "_givers", lambda self, names: SourceFields({(self.lookup.meaning(names).sources[0], ()): True}, False)
     )
     assert accepted(text, claim, [part])
 

@@ -18,7 +18,7 @@ from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.building import Builder, Slice
-from stepward.validator.engine.systems.system import Given, System
+from stepward.validator.engine.systems.system import AnyValue, System
 from stepward.validator.engine.values.classes import Slot
 from stepward.validator.engine.values.cuts import Cutting, TooMany, class_values
 from stepward.validator.engine.values.described import described
@@ -255,7 +255,7 @@ def states(builder: Builder, system: System, domains: Domains, search: Search, m
         classes = _Classes(search)
         for node, blocks in search.reached:
             for root, block in zip(search.live[node], blocks, strict=True):
-                if not isinstance(block, Given):
+                if not isinstance(block, AnyValue):
                     for name, value in zip(search.below[root], block, strict=True):
                         if name in classes.numbers:
                             classes.number(name, value)
@@ -324,7 +324,7 @@ class _Listed:
         found: list[dict[Names, Any]] = [{}]
         for root, block in zip(self.search.live[node], blocks, strict=True):
             choices: list[tuple[Any, ...]] = []
-            if not isinstance(block, Given):
+            if not isinstance(block, AnyValue):
                 choices = [block]
             elif not self._is_plain(root):
                 choices = list(self.search.choices_of(root, block))

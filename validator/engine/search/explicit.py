@@ -19,11 +19,11 @@ from stepward.validator.engine.systems.liveness import Liveness
 from stepward.validator.engine.systems.system import (
     BAD,
     ENTRY,
+    AnyValue,
     Assign,
     Computed,
     Decision,
     Edge,
-    Given,
     Literal,
     Path,
     Step,
@@ -47,7 +47,7 @@ MAX_CHOICES: Final = 512
 MAX_REFERENCES: Final = 5_000
 """The most references of one system."""
 
-Block = Given | tuple[Any, ...]
+Block = AnyValue | tuple[Any, ...]
 """The values of all references below one root, UNDEFINED for none; or Given for values that are not chosen yet."""
 
 State = tuple[int, tuple[Block, ...]]
@@ -89,7 +89,7 @@ class Search:
         live = Liveness(system, domains).at
         self.live = {node: self._ordered(live[node]) for node in (*range(len(system.edges)), BAD)}
         self.inputs = dict(system.inputs)
-        self._choices: dict[Given, dict[Names, tuple[tuple[Any, ...], ...]]] = {}
+        self._choices: dict[AnyValue, dict[Names, tuple[tuple[Any, ...], ...]]] = {}
         self._outcomes: dict[tuple[Decision, tuple[Block, ...]], int] = {}
         self._roots: dict[Decision, tuple[Names, ...]] = {}
         self.reached: dict[State, tuple[State, Edge, Choices] | None] = {}
@@ -141,7 +141,7 @@ class Search:
         return frozenset(outcome for (one, _), outcome in self._outcomes.items() if one is decision)
 
     def _first(self, root: Names) -> Block:
-        return Given(self.inputs[root]) if root in self.inputs else self._nothing(root)
+        return AnyValue(self.inputs[root]) if root in self.inputs else self._nothing(root)
 
     def _nothing(self, root: Names) -> Block:
         return (UNDEFINED,) * len(self.below[root])
@@ -165,13 +165,13 @@ class Search:
 
     def _chosen(self, env: Env, roots: list[Names]) -> Iterator[tuple[Env, Env]]:
         """Yield the choices for open roots that are read, and the environment with these choices."""
-        open_roots = [root for root in roots if isinstance(env.get(root), Given)]
+        open_roots = [root for root in roots if isinstance(env.get(root), AnyValue)]
         if not open_roots:
             yield {}, env
             return
         root = open_roots[0]
         given = env[root]
-        assert isinstance(given, Given)
+        assert isinstance(given, AnyValue)
         for block in self.choices_of(root, given):
             for chosen, now in self._chosen({**env, root: block}, open_roots[1:]):
                 yield {root: block, **chosen}, now
@@ -188,7 +188,7 @@ class Search:
         found: dict[Names, Any] = {}
         for root in roots:
             block = env[root]
-            assert not isinstance(block, Given), "what is read was chosen"
+            assert not isinstance(block, AnyValue), "what is read was chosen"
             found.update(
                 (name, value) for name, value in zip(self.below[root], block, strict=True) if value is not UNDEFINED
             )
@@ -204,7 +204,7 @@ class Search:
                 continue
             read = self._open(one, env)
             if read:
-                is_new = any(isinstance(other.value, Given) and other.root in read for other in assigns[:position])
+                is_new = any(isinstance(other.value, AnyValue) and other.root in read for other in assigns[:position])
                 for more, now in self._chosen(env, read):
                     held = (
                         chosen._replace(by=chosen.by | more) if is_new else chosen._replace(before=chosen.before | more)
@@ -222,12 +222,12 @@ class Search:
         if not isinstance(assign.value, Computed):
             return []
         roots = dict.fromkeys(self.domains.root(name) for name in references_of([assign.value.tree]))
-        return [root for root in roots if isinstance(env.get(root), Given)]
+        return [root for root in roots if isinstance(env.get(root), AnyValue)]
 
     def _block(self, assign: Assign, env: Env) -> Block | None:
         names, value = self.below[assign.root], assign.value
         match value:
-            case Given():
+            case AnyValue():
                 return value
             case Literal(value=constant):
                 return tuple(within(constant, name[len(assign.root) :]) for name in names)
@@ -246,7 +246,7 @@ class Search:
         block = env.get(source)
         if block is None:
             return self._nothing(root)  # nothing reads the copied references
-        assert not isinstance(block, Given), "what is read was chosen"
+        assert not isinstance(block, AnyValue), "what is read was chosen"
         values = dict(zip(self.below[source], block, strict=True))
         if values.get(origin) is UNDEFINED:
             return None
@@ -262,7 +262,7 @@ class Search:
             return UNDEFINED if found is UNDEFINED else within(found, below)
         root = self.domains.root(part.names)
         block = env.get(root)
-        assert not isinstance(block, Given), "what is read was chosen"
+        assert not isinstance(block, AnyValue), "what is read was chosen"
         return (
             UNDEFINED if block is None else dict(zip(self.below[root], block, strict=True)).get(part.names, UNDEFINED)
         )
@@ -275,14 +275,14 @@ class Search:
 
     # -- what comes from outside -----------------------------------------------------------------------------------
 
-    def choices_of(self, root: Names, given: Given) -> tuple[tuple[Any, ...], ...]:
+    def choices_of(self, root: Names, given: AnyValue) -> tuple[tuple[Any, ...], ...]:
         """Return the combinations of values below a root that a source may give."""
         known = self._choices.setdefault(given, {})
         if root not in known:
             known[root] = tuple(self._combined(root, given))
         return known[root]
 
-    def _combined(self, root: Names, given: Given) -> Iterator[tuple[Any, ...]]:
+    def _combined(self, root: Names, given: AnyValue) -> Iterator[tuple[Any, ...]]:
         """Yield combinations of values below a root: fields have values only where their owner is an object, items only
         where it is an array that is long enough."""
         found: list[dict[Names, Any]] = [{}]
@@ -327,7 +327,7 @@ class Search:
             known.append(dict(env))
             since.update((one.root, position) for one in edge.assigns if one.root in since)
         states = [
-            self._values(one, [root for root, block in one.items() if not isinstance(block, Given)]) for one in known
+            self._values(one, [root for root, block in one.items() if not isinstance(block, AnyValue)]) for one in known
         ]
         steps = (Step(before[0], edge, after) for (before, edge, _), after in zip(taken, states[1:], strict=True))
         return Path(LAYER, states[0], tuple(steps))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, Undefined
+from stepward.validator.engine.systems.system import AnyValue, Assign, Computed, Literal, Undefined
 from stepward.validator.engine.values.classes import Outcome, Slot, Space
 from stepward.validator.engine.values.domains import Domain, Names, of_kinds
 from stepward.validator.engine.values.states import UNDEFINED, holds, is_required, within
@@ -101,7 +101,7 @@ class Transfers:
         match value:
             case Undefined():
                 yield self._any(slots, self.undefined(slots))
-            case Given(source=source, maybe=maybe):
+            case AnyValue(source=source, maybe=maybe):
                 allowed = self.from_source(slots, source)
                 yield self._any(slots, allowed | (self.undefined(slots) if maybe else 0))
             case Literal(value=constant):

@@ -24,7 +24,7 @@ class Spent(Exception):  # noqa: N818 - never seen outside of the solver layers
 
 
 @dataclass(frozen=True)
-class Answer:
+class SystemAnswer:
     """The answer of a layer for a system.
 
     Proved: there is no path to BAD; `proof` writes SMT-LIB 2 texts that must be unsatisfiable, for any solver, by what
@@ -41,6 +41,6 @@ class Answer:
     units: int = 0
 
 
-def unknown(layer: str, reason: str, units: int = 0) -> Answer:
+def unknown(layer: str, reason: str, units: int = 0) -> SystemAnswer:
     """Return the answer `unknown` with a reason."""
-    return Answer(Verdict.UNKNOWN, layer, reason=reason, units=units)
+    return SystemAnswer(Verdict.UNKNOWN, layer, reason=reason, units=units)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import z3
 
 from stepward.validator.engine.clock import Clock, OutOfTime
-from stepward.validator.engine.smt.answers import SPENT, Answer, Spent, unknown
+from stepward.validator.engine.smt.answers import SPENT, Spent, SystemAnswer, unknown
 from stepward.validator.engine.smt.asking import asked
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.facts import Facts
@@ -66,7 +66,7 @@ def search(
     clock: Clock,
     accepts: Callable[[Path], bool] = lambda _: True,
     relates: bool = False,
-) -> Answer:
+) -> SystemAnswer:
     """Search a path to BAD that is accepted; `units` bounds the work, in Z3's own measure.
 
     `may_be_too_long` says of a calculation whether its result may have over a thousand digits. With `relates`, it first
@@ -116,7 +116,7 @@ class _Search:
         self.solver.add(self.terms.facts)
         self.facts = list(self.terms.facts)
 
-    def answer(self, accepts: Callable[[Path], bool]) -> Answer:
+    def answer(self, accepts: Callable[[Path], bool]) -> SystemAnswer:
         """Return the answer of this layer; of a path that is not accepted, another one is asked for."""
         wanted = [self.goal] if self.goal is not True else []
         reason = NO_VALUES
@@ -135,7 +135,7 @@ class _Search:
                 walk = Walk(self.encoding, model)
                 path = self._path(walk, model, wanted)
                 if path is not None and accepts(path):
-                    return Answer(Verdict.VIOLATED, LAYER, path, units=self._used())
+                    return SystemAnswer(Verdict.VIOLATED, LAYER, path, units=self._used())
                 reason = NO_VALUES if path is None else NO_RUN
                 wanted.append(self._other(walk, model if path is None else None))
         except Spent:
@@ -156,14 +156,14 @@ class _Search:
             self.relations.find(lambda assumed: self._model(assumed, max(1, self.left - least)), self.solver.add)
             self.solver.add(self.relations.facts)
 
-    def _proved(self) -> Answer:
+    def _proved(self) -> SystemAnswer:
         related = [] if self.relations is None else self.relations.facts
         facts = [*self.facts, *related, *([self.goal] if self.goal is not True else [])]
         scripts = {SHOWS_NO_PATH: partial(script, self.terms, facts)}
         if related:
             assert self.relations is not None
             scripts[SHOWS_RELATIONS] = partial(script, self.terms, [*self.facts, *related, self.relations.broken])
-        return Answer(Verdict.PROVED, LAYER, proof=scripts, units=self._used())
+        return SystemAnswer(Verdict.PROVED, LAYER, proof=scripts, units=self._used())
 
     # -- asking ----------------------------------------------------------------------------------------------------
 

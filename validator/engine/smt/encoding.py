@@ -35,11 +35,11 @@ from stepward.validator.engine.systems.invariants import Invariants
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
+    AnyValue,
     Assign,
     Computed,
     Decision,
     Edge,
-    Given,
     Guard,
     Literal,
     System,
@@ -88,7 +88,7 @@ class Encoding:
         """Return the versions at the entry: inputs have values of their types, and nothing else is defined."""
         environment: Environment = dict.fromkeys(sorted(self.system.roots), _UNDEFINED)
         for root, source in self.system.inputs:
-            environment[root] = self._given(root, Given(source))
+            environment[root] = self._given(root, AnyValue(source))
         return environment
 
     def any_of(self, root: Names, node: int) -> Leaf:
@@ -222,9 +222,9 @@ class Encoding:
 
     def _value(self, assign: Assign, conditions: list[Term]) -> Version:
         match assign.value:
-            case Given(same=names) if names in self.terms.environment:
+            case AnyValue(same=names) if names in self.terms.environment:
                 return self.terms.environment[names]
-            case Given() as given:
+            case AnyValue() as given:
                 return self._given(assign.root, given)
             case Literal(value=literal) | Computed(tree=Constant(value=literal)):
                 return Written(freeze(literal))
@@ -255,7 +255,7 @@ class Encoding:
                 return Written(freeze(literal))
         return Made(self.terms.value(tree)._replace(fails=False))
 
-    def _given(self, root: Names, given: Given) -> Leaf:
+    def _given(self, root: Names, given: AnyValue) -> Leaf:
         domains = self.terms.domains
 
         def domain(fields: Fields) -> Domain:

@@ -15,7 +15,7 @@ from stepward.validator.engine.values.domains import Domain, Names
 from stepward.validator.engine.values.languages import formed_text
 from stepward.validator.engine.values.numbers import number_of
 from stepward.validator.engine.values.states import UNDEFINED, State, value_of
-from stepward.validator.engine.values.texts import Atom, Wanted, text_of
+from stepward.validator.engine.values.texts import Atom, TextRequirements, text_of
 from stepward.vm.values import FrozenMap
 
 MAX_LENGTH: Final = 100_000
@@ -145,7 +145,7 @@ class _Builder:
             for one, other in (pair, pair[::-1])
             if one in names and other not in names and isinstance(self.found.get(other), str)
         ]
-        wanted, formed = Wanted(answers, length), [text for text in group if text.forms]
+        wanted, formed = TextRequirements(answers, length), [text for text in group if text.forms]
         if formed:
             found = formed_text(wanted, [(text.forms, text.known) for text in formed], avoid)
         else:

@@ -19,9 +19,9 @@ from stepward.validator.engine.smt.plans import START, EdgeId
 from stepward.validator.engine.smt.versions import Fields, Leaf, Version, Versions
 from stepward.validator.engine.systems.system import (
     BAD,
+    AnyValue,
     Computed,
     Edge,
-    Given,
     Literal,
     Path,
     Step,
@@ -159,9 +159,9 @@ class _Walker:
             raise _Astray
         for assign, version in zip(edge.assigns, made, strict=True):
             match assign.value:
-                case Given(same=names) if names in self.roots:
+                case AnyValue(same=names) if names in self.roots:
                     self._hold(assign.root, self.held.get(names))
-                case Given():
+                case AnyValue():
                     self._bind(assign.root, version)
                 case Literal(value=literal):
                     self._hold(assign.root, _Held(None, {}, freeze(literal)))

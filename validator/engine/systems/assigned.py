@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from stepward.validator.analysis.reached import reached
-from stepward.validator.engine.systems.system import Computed, Given, Literal, System, Undefined, Value
+from stepward.validator.engine.systems.system import AnyValue, Computed, Literal, System, Undefined, Value
 from stepward.validator.engine.values.domains import (
     ANYTHING,
     NOTHING,
@@ -53,7 +53,7 @@ class Assigned:
     def __init__(self, system: System, domains: Domains) -> None:
         self.domains = domains
         self.values: dict[Names, list[Value]] = {root: [Undefined()] for root in sorted(system.roots)}
-        self.values.update((root, [Given(source)]) for root, source in system.inputs)
+        self.values.update((root, [AnyValue(source)]) for root, source in system.inputs)
         for edges in system.edges:
             for edge in edges:
                 for assign in edge.assigns:
@@ -91,7 +91,7 @@ class Assigned:
     def _of(self, value: Value, fields: tuple[str, ...]) -> Domain:
         """Return the values that one assignment gives; none for a copy."""
         match value:
-            case Given(source=source, maybe=maybe):
+            case AnyValue(source=source, maybe=maybe):
                 domain = self.domains.given(source, fields)
                 return replace(domain, undefined=domain.undefined or maybe)
             case Literal(value=literal):

@@ -10,7 +10,7 @@ from stepward.validator.engine.systems.deciding import all_defined
 from stepward.validator.engine.systems.ends import Ends
 from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
 from stepward.validator.engine.systems.leaving import Leaving
-from stepward.validator.engine.systems.system import NONE_HOLDS, Assign, Decision, Given, Guard, Literal, Undefined
+from stepward.validator.engine.systems.system import NONE_HOLDS, AnyValue, Assign, Decision, Guard, Literal, Undefined
 from stepward.validator.engine.values.domains import Names, kept
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Logic, Reference
@@ -68,14 +68,14 @@ def _given_back(moves: Moves, owner: int, when: str) -> Iterator[Assign]:
     lost = moves.facts.bodies.may_lose(owner) if when == LAST else ()
     for source in _carried(moves, owner):
         root = (source.name,)
-        yield Assign(root, Given(source, maybe=root in lost, same=kept(root, owner, when)))
+        yield Assign(root, AnyValue(source, maybe=root in lost, same=kept(root, owner, when)))
 
 
 def _remembered(moves: Moves, owner: int, when: str) -> Iterator[Assign]:
     """Yield the assignments that keep the values of carried variables when items begin."""
     for source in _carried(moves, owner):
         root = (source.name,)
-        yield Assign(kept(root, owner, when), Given(source, maybe=True, same=root))
+        yield Assign(kept(root, owner, when), AnyValue(source, maybe=True, same=root))
 
 
 def _carried(moves: Moves, owner: int) -> Iterator[Source]:
@@ -108,7 +108,7 @@ def _listed(moves: Moves, step: ForEachStep, *, has_failed: bool) -> Iterator[As
     source = moves.facts.meaning.names.listed.get(step.id)
     if source is not None:
         may_have_some = has_failed or step.on_item_error == "skip"
-        yield Assign((step.id, "errors"), Given(source) if may_have_some else Literal(()))
+        yield Assign((step.id, "errors"), AnyValue(source) if may_have_some else Literal(()))
 
 
 def unset(step: ForEachStep) -> Iterator[Assign]:
@@ -190,7 +190,7 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
         assigns: tuple[Assign, ...] = ()
         if transition.kind == "item" and bodies.of_stages[number].next == number:
             found = {one: source for (one,) in bodies.item_names(step) for source in names.variables[one]}
-            assigns = tuple(Assign((one,), Given(source)) for one, source in found.items())
+            assigns = tuple(Assign((one,), AnyValue(source)) for one, source in found.items())
             assigns += tuple(_remembered(moves, owner, LAST))
             for value in written_items(step):
                 item = Assign((step.item_name,), Literal(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from stepward.validator.engine.systems.system import Assign, Computed, Given, Literal, System
+from stepward.validator.engine.systems.system import AnyValue, Assign, Computed, Literal, System
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import with_owners, within
@@ -71,7 +71,7 @@ def constants(system: System, domains: Domains, groups: list[list[Names]]) -> It
             elif isinstance(one.value, Computed) and isinstance(one.value.tree, Built):
                 part = leaf(one.value.tree, fields).tree
                 yield from [(name, part.value)] if isinstance(part, Constant) else ()
-            elif isinstance(one.value, Given):
+            elif isinstance(one.value, AnyValue):
                 yield name, domains.given(one.value.source, fields).texts
 
 

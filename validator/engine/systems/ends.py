@@ -16,10 +16,10 @@ from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.starts import Starts
 from stepward.validator.engine.systems.system import (
     NONE_HOLDS,
+    AnyValue,
     Assign,
     Computed,
     Decision,
-    Given,
     Guard,
     Literal,
     Undefined,
@@ -101,7 +101,7 @@ class Ends:
         assert fork is not None
         unsure = [name for name, how in outputs if how == "sometimes"]
         if len(unsure) > MAX_UNSURE or (unsure and not self._is_read(fork.owner)):
-            yield (), Given(self.facts.meaning.names.outputs[self.layout.steps[fork.owner].id])
+            yield (), AnyValue(self.facts.meaning.names.outputs[self.layout.steps[fork.owner].id])
             return
         asked = {name: Decision((Defined(0, 0, Reference(0, 0, (name, "output"))),)) for name in unsure}
         for present in product((0, NONE_HOLDS), repeat=len(unsure)):
@@ -140,7 +140,7 @@ class Ends:
     def _value(self, number: int, owner: int) -> Value:
         """Return what an `end` gives; any value of the type that a caller takes, if it may give another one."""
         if self.asked(number) is None:
-            return Given(self.facts.meaning.names.outputs[self.facts.bodies.each(owner).id])
+            return AnyValue(self.facts.meaning.names.outputs[self.facts.bodies.each(owner).id])
         tree = self._tree(number)
         return Literal(tree.value) if isinstance(tree, Constant) else Computed(tree)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from stepward.validator.engine.systems.assigned import Assigned, possible
-from stepward.validator.engine.systems.system import BAD, ENTRY, Assign, Computed, Given, Literal, System, Undefined
+from stepward.validator.engine.systems.system import BAD, ENTRY, AnyValue, Assign, Computed, Literal, System, Undefined
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.operators import FUNCTIONS, kind
@@ -74,7 +74,7 @@ class Invariants:
 
     def _follow(self) -> None:
         start = dict.fromkeys(self.system.roots, _NOTHING)
-        start.update((root, self._given(Given(source), {})) for root, source in self.system.inputs)
+        start.update((root, self._given(AnyValue(source), {})) for root, source in self.system.inputs)
         self.at[ENTRY] = start
         moves: dict[int, int] = {}
         pending, queued = deque([ENTRY]), {ENTRY}
@@ -110,14 +110,14 @@ class Invariants:
         match assign.value:
             case Undefined():
                 return _NOTHING
-            case Given() as given:
+            case AnyValue() as given:
                 return self._given(given, state)
             case Literal(value=value):
                 return Known(may_be_undefined=False, numbers=self._interval(Constant(0, 0, value), state))
             case Computed(tree=tree):
                 return Known(may_be_undefined=False, numbers=self._interval(tree, state))
 
-    def _given(self, given: Given, state: State) -> Known:
+    def _given(self, given: AnyValue, state: State) -> Known:
         if given.same in state:
             return state[given.same]
         domain = self.domains.given(given.source)

@@ -26,25 +26,25 @@ GIVES: Final = (SUCCEEDS, FALLS_BACK)
 Guards = tuple[Guard, ...]
 
 
-class Fate(NamedTuple):
+class CallResult(NamedTuple):
     """What becomes of a call, and the name of its error; an empty one if it did not fail."""
 
     result: CallOutcome
     name: str
 
 
-Outcome = tuple[Fate, Guards]
+Outcome = tuple[CallResult, Guards]
 """An outcome of a call, with the guards under which it is possible."""
 
-_LACKS: Final[Outcome] = (Fate(UNSTARTED, DEPENDENCY), ())
+_LACKS: Final[Outcome] = (CallResult(UNSTARTED, DEPENDENCY), ())
 
 
-def fails(call: Call, fate: Fate) -> bool:
+def fails(call: Call, fate: CallResult) -> bool:
     """Return whether the result of a call makes its parallel step fail."""
     return fate.result in (FAILED, UNSTARTED) and call.on_error != "skip"
 
 
-def first_failure(results: Iterable[tuple[Call, Fate]]) -> str | None:
+def first_failure(results: Iterable[tuple[Call, CallResult]]) -> str | None:
     """Return the name of the error of a parallel step, None if it succeeds.
 
     It is that of the first call that failed, in the order of the list. Those that only lack an output are passed over.

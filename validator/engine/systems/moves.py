@@ -22,7 +22,7 @@ from stepward.validator.engine.systems.joint import (
     GIVES,
     SUCCEEDS,
     UNSTARTED,
-    Fate,
+    CallResult,
     Guards,
     fails,
     first_failure,
@@ -34,10 +34,10 @@ from stepward.validator.engine.systems.starts import Starts
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
+    AnyValue,
     Assign,
     Computed,
     Decision,
-    Given,
     Guard,
     Literal,
     Undefined,
@@ -315,7 +315,7 @@ class Moves:
             elif name not in trees:
                 values[name] = Literal(value)
             elif tree is None:
-                values[name] = Given(self.facts.meaning.names.variables[name][0])
+                values[name] = AnyValue(self.facts.meaning.names.variables[name][0])
             else:
                 values[name] = Literal(tree.value) if isinstance(tree, Constant) else Computed(tree)
         read = {
@@ -359,13 +359,13 @@ class Moves:
                 if due in transitions:
                     yield self.left(step, due, guards, failed.result, failed.name)
 
-    def _failures(self, number: int, part: _Part) -> Iterator[tuple[Fate, Guards]]:
+    def _failures(self, number: int, part: _Part) -> Iterator[tuple[CallResult, Guards]]:
         """Yield how a call can fail: one of each group of errors that the program does not tell apart."""
         failing = self.facts.failing
         for name in failing.groups(number, part.call, failing.started(part.call)):
-            yield from ((Fate(FAILED, name), guards) for guards in part.starts)
+            yield from ((CallResult(FAILED, name), guards) for guards in part.starts)
         for name in failing.groups(number, part.call, failing.unstarted(part.call)):
-            yield from ((Fate(UNSTARTED, name), guards) for guards in part.refused)
+            yield from ((CallResult(UNSTARTED, name), guards) for guards in part.refused)
 
     def left(self, step: Call, transition: Transition, guards: Guards, result: CallOutcome, name: str = "") -> Leaving:
         """Return the move of a call with a given outcome; `name` is that of its error."""
@@ -388,7 +388,7 @@ class Moves:
     def _outputs(self, call: Failing, result: CallOutcome) -> Iterator[Assign]:
         root = (call.id, "output")
         if result == SUCCEEDS:
-            yield Assign(root, Given(self.facts.meaning.names.outputs[call.id]))
+            yield Assign(root, AnyValue(self.facts.meaning.names.outputs[call.id]))
         elif result == FALLS_BACK:
             assert isinstance(call, Call)
             yield Assign(root, Literal(call.fallback))
@@ -399,7 +399,7 @@ class Moves:
 
     def _error(self, step: Failing, *, has_one: bool) -> Iterator[Assign]:
         outputs = self.facts.meaning.names.outputs
-        yield Assign((step.id, "error"), Given(outputs[step.id]._replace(kind="error")) if has_one else Undefined())
+        yield Assign((step.id, "error"), AnyValue(outputs[step.id]._replace(kind="error")) if has_one else Undefined())
 
     def unset(self, step: AnyStep) -> Iterator[Assign]:
         """Yield the assignments of a step that is not started again."""
@@ -429,18 +429,18 @@ class Moves:
                     guards = tuple(guard for _, guards in chosen for guard in guards)
                     yield self._joined(step, transition, results, guards, first or "")
 
-    def _results(self, number: int, part: _Part) -> Iterator[tuple[Fate, Guards]]:
+    def _results(self, number: int, part: _Part) -> Iterator[tuple[CallResult, Guards]]:
         for guards in part.starts:
-            yield Fate(SUCCEEDS, ""), guards
+            yield CallResult(SUCCEEDS, ""), guards
             if part.falls_back:
-                yield Fate(FALLS_BACK, ""), guards
+                yield CallResult(FALLS_BACK, ""), guards
         yield from self._failures(number, part)
 
     def _joined(
         self,
         step: ParallelStep,
         transition: Transition,
-        results: list[tuple[_Part, Fate]],
+        results: list[tuple[_Part, CallResult]],
         guards: Guards,
         name: str,
     ) -> Leaving:
@@ -469,13 +469,12 @@ class Moves:
         for part in step.parallel_steps:
             source = outputs[part.id]
             roots = [(part.id, "output"), *([(part.output_key,)] if part.output_key is not None else [])]
-            assigns.extend(Assign(root, Given(source, maybe=True)) for root in roots)
-            assigns.append(Assign((part.id, "error"), Given(source._replace(kind="error"), maybe=True)))
-            if part.id in self.facts.failing.read:
-                assigns.append(Assign((part.id, "error_name"), Given(source._replace(kind="error_name"), maybe=True)))
+            assigns.extend(Assign(root, AnyValue(source, maybe=True)) for root in roots)
+            for kind in ("error", "error_name") if part.id in self.facts.failing.read else ("error",):
+                assigns.append(Assign((part.id, kind), AnyValue(source._replace(kind=kind), maybe=True)))
         assigns.extend(self.left_with(step, SUCCEEDS if transition.kind == "success" else FAILED))
         if transition.kind != "success" and step.id in self.facts.failing.read:
-            assigns[-1] = Assign((step.id, "error_name"), Given(outputs[step.id]._replace(kind="error_name")))
+            assigns[-1] = Assign((step.id, "error_name"), AnyValue(outputs[step.id]._replace(kind="error_name")))
         return Leaving(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
 
     def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:

@@ -75,7 +75,7 @@ class Guard(NamedTuple):
     outcome: int
 
 
-class Given(NamedTuple):
+class AnyValue(NamedTuple):
     """Any value of the type of an input, an output or an error; `maybe` says that it may also be undefined.
 
     `same` is the root that has just this value, or is undefined as well. A layer may ignore that.
@@ -129,7 +129,7 @@ class Undefined(NamedTuple):
     """No value."""
 
 
-Value = Given | Literal | Computed | Undefined
+Value = AnyValue | Literal | Computed | Undefined
 
 
 class Assign(NamedTuple):

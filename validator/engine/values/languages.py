@@ -14,7 +14,7 @@ from math import floor
 from typing import Final
 
 from stepward.validator.engine.values.domains import Form
-from stepward.validator.engine.values.texts import Atom, Wanted
+from stepward.validator.engine.values.texts import Atom, TextRequirements
 from stepward.vm.patterns.automaton import TooLarge
 from stepward.vm.patterns.languages import Product, tree_of
 from stepward.vm.patterns.syntax import Anchor, Node, Opaque, literal
@@ -75,7 +75,7 @@ def cut_by_automata(
 
 
 def formed_text(
-    wanted: Wanted, types: Iterable[tuple[tuple[Form, ...], tuple[str, ...]]], avoid: Iterable[str] = ()
+    wanted: TextRequirements, types: Iterable[tuple[tuple[Form, ...], tuple[str, ...]]], avoid: Iterable[str] = ()
 ) -> str | None:
     """Return the shortest text found that is as wanted, not in `avoid`, and of every type; None if there is none.
 
@@ -96,7 +96,7 @@ def _is_of(text: str, forms: tuple[Form, ...], known: tuple[str, ...]) -> bool:
     return text in known or any(form.has(text) for form in forms)
 
 
-def _sought(wanted: Wanted, forms: tuple[Form, ...], refused: set[str]) -> str | None:
+def _sought(wanted: TextRequirements, forms: tuple[Form, ...], refused: set[str]) -> str | None:
     """Return a shortest text of all forms that is as wanted and not refused."""
     known = [tree_of(form.pattern) for form in forms]
     trees = [tree for tree in known if tree is not None]

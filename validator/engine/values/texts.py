@@ -109,7 +109,7 @@ def separator(literals: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TextRequirements:
     """The requirements on a text: an answer for each atom, and a length if one was asked for."""
 
     answers: Mapping[Atom, bool]
@@ -122,13 +122,13 @@ class Wanted:
         return all(atom.of(text) is answer for atom, answer in self.answers.items())
 
 
-def text_of(wanted: Wanted, avoid: Iterable[str] = ()) -> str | None:
+def text_of(wanted: TextRequirements, avoid: Iterable[str] = ()) -> str | None:
     """Return the simplest text found that is as wanted and not in `avoid`; None if there is none."""
     refused = set(avoid)
     return next((text for text in _candidates(wanted, refused) if text not in refused and wanted.fits(text)), None)
 
 
-def _candidates(wanted: Wanted, refused: set[str]) -> Iterator[str]:
+def _candidates(wanted: TextRequirements, refused: set[str]) -> Iterator[str]:
     literals = [atom.literal for atom in wanted.answers]
     for atom, answer in wanted.answers.items():
         if answer and atom.question == "is":
@@ -169,7 +169,7 @@ def _shapes(start: str, inner: list[str], end: str, sign: str) -> Iterator[str]:
     yield start + sign + "".join(part + sign for part in inner) + end
 
 
-def _true(wanted: Wanted, question: Question) -> list[str]:
+def _true(wanted: TextRequirements, question: Question) -> list[str]:
     return [atom.literal for atom, answer in wanted.answers.items() if answer and atom.question == question]
 
 
@@ -200,6 +200,6 @@ def classes(atoms: Iterable[Atom], limit: int) -> list[str] | None:
                 separated = start + sign + "".join(part + sign for part in parts) + end
                 answers = tuple(atom.of(separated) for atom in asked)
                 if answers not in found:
-                    wanted = Wanted(dict(zip(asked, answers, strict=True)))
+                    wanted = TextRequirements(dict(zip(asked, answers, strict=True)))
                     found[answers] = text_of(wanted) or separated
     return list(found.values())

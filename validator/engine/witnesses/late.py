@@ -16,7 +16,7 @@ from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.product import ON_TO_ITEM, TRIES_AGAIN
 from stepward.validator.engine.values.states import UNDEFINED, within
 from stepward.validator.engine.witnesses.replay import Replayed, Replayer
-from stepward.validator.engine.witnesses.witness import Answer, Witness
+from stepward.validator.engine.witnesses.witness import CallAnswer, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import EvaluationError, ExpressionError, UndefinedReferenceError
 from stepward.vm.expressions.building import built
@@ -111,7 +111,7 @@ class LateItems:
         self,
         path: Sequence[Move],
         witness: Witness,
-        answers: Sequence[tuple[int, Answer]],
+        answers: Sequence[tuple[int, CallAnswer]],
         plain: Callable[[AnyCall], Any],
     ) -> tuple[Witness, Replayed] | None:
         """Return a witness over all items of the last list of a path, with its run, if one is confirmed."""
@@ -146,18 +146,22 @@ class Scripts:
     """
 
     def __init__(
-        self, facts: ProgramFacts, last: Rounds, answers: Sequence[tuple[int, Answer]], plain: Callable[[AnyCall], Any]
+        self,
+        facts: ProgramFacts,
+        last: Rounds,
+        answers: Sequence[tuple[int, CallAnswer]],
+        plain: Callable[[AnyCall], Any],
     ) -> None:
         self.facts, self.last = facts, last
         steps = (facts.flow.steps[number] for number in facts.flow.layout.inside(last.owner))
         self.calls: dict[str, Any] = {call.id: plain(call) for step in steps for _, call in step.calls}
         self.answers = answers
 
-    def plainly(self) -> tuple[Answer, ...]:
+    def plainly(self) -> tuple[CallAnswer, ...]:
         """Return the script of a run in which all items behind those of the path get the simplest answers."""
         return (*self._outside(), *self._simple({}, {}))
 
-    def at(self, item: int, places: Places) -> tuple[Answer, ...]:
+    def at(self, item: int, places: Places) -> tuple[CallAnswer, ...]:
         """Return the script of a run in which the items from one on get the answers of the path; `places` are those of
         the run with the simplest answers."""
         each = self.facts.flow.steps[self.last.owner].id
@@ -166,14 +170,14 @@ class Scripts:
         shifted = [replace(one, visit=one.visit + before[one.step] - start[one.step]) for one in self._of_items()]
         return (*self._outside(), *shifted, *self._simple(before, used))
 
-    def throughout(self) -> tuple[Answer, ...]:
+    def throughout(self) -> tuple[CallAnswer, ...]:
         """Return the script of a run in which all items get the answers of the last ones of the path."""
         rounds = -(-(len(self.last.items) - self.last.before) // self.last.taken)
         own, used = list(self._of_items()), self._used()
         found = (replace(one, visit=one.visit + number * used[one.step]) for number in range(rounds) for one in own)
         return (*self._outside(), *found)
 
-    def _of_items(self) -> Iterator[Answer]:
+    def _of_items(self) -> Iterator[CallAnswer]:
         """Yield the answers to the calls of the last items of the path."""
         for position, answer in self.answers:
             if answer.step in self.calls and self.last.first <= position < self.last.end:
@@ -194,18 +198,18 @@ class Scripts:
                 found[answer.step] = max(found[answer.step], answer.visit)
         return found
 
-    def _outside(self) -> Iterator[Answer]:
+    def _outside(self) -> Iterator[CallAnswer]:
         for position, answer in self.answers:
             if answer.step not in self.calls or position < self.last.first:
                 yield answer
 
-    def _simple(self, before: Mapping[str, int], used: Mapping[str, int]) -> Iterator[Answer]:
+    def _simple(self, before: Mapping[str, int], used: Mapping[str, int]) -> Iterator[CallAnswer]:
         """Yield the simplest answers for all visits but those of the path."""
         for call, first in self._begun().items():
             own = range(before.get(call, first) + 1, before.get(call, first) + used.get(call, 0) + 1)
             for visit in range(first + 1, first + len(self.last.items) + len(own) + 1):
                 if visit not in own:
-                    yield Answer(call, visit, "returns", self.calls[call])
+                    yield CallAnswer(call, visit, "returns", self.calls[call])
 
 
 def _item(frame: Sequence[Any], each: str) -> int:

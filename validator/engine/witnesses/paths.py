@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.analysis.product import moved
 from stepward.validator.engine.systems.building import Builder
-from stepward.validator.engine.systems.system import CompressedEdge, Computed, Given, Path
+from stepward.validator.engine.systems.system import AnyValue, CompressedEdge, Computed, Path
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State
 from stepward.validator.engine.witnesses.choices import Valueless
@@ -140,9 +140,9 @@ class Traced:
         sources: dict[Names, Source] = {}
         for one in assigns:
             value = one.value
-            if isinstance(value, Given) and value.source.kind == "item" and one.root in after:
+            if isinstance(value, AnyValue) and value.source.kind == "item" and one.root in after:
                 self._items[position] = assembled(one.root, after)
-            elif isinstance(value, Given) and value.source.kind == "output":
+            elif isinstance(value, AnyValue) and value.source.kind == "output":
                 sources[one.root] = value.source
             elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:
                 sources[one.root] = sources[value.tree.names]

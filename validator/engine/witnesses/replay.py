@@ -26,7 +26,7 @@ from stepward.validator.engine.witnesses.seen import (
     records_of,
     started_ahead,
 )
-from stepward.validator.engine.witnesses.witness import Answer, Claim, Witness
+from stepward.validator.engine.witnesses.witness import CallAnswer, Claim, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, ExpressionError, StepwardError
 from stepward.vm.expressions.parser import parse
@@ -63,7 +63,7 @@ MAX_RULE_SETS: Final = 24
 """The most sets of rules for one witness."""
 
 
-class Refused(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
+class WitnessNotReplayed(StepwardError):  # noqa: N818 - reads better where it is caught than with a suffix
     """The machine refuses to start the run of a witness because of its inputs or its program."""
 
 
@@ -89,11 +89,11 @@ class _Script:
 
     def __init__(self) -> None:
         self.clock = _Clock()
-        self.answers: dict[tuple[str, int, int | None], Answer] = {}
+        self.answers: dict[tuple[str, int, int | None], CallAnswer] = {}
         self.missing: Asked | None = None
         self.met: dict[str, dict[tuple[tuple[Any, ...], int], int]] = {}
 
-    def play(self, script: tuple[Answer, ...]) -> None:
+    def play(self, script: tuple[CallAnswer, ...]) -> None:
         """Start over with another script."""
         self.answers = {(answer.step, answer.visit, answer.attempt): answer for answer in script}
         self.missing = None
@@ -292,9 +292,9 @@ class Replayer:
             machine = self._machine(rule_set, witness.max_steps)
             played = machine.played.get(witness, lambda: self._play(machine, rule_set, witness))
         except DocumentError as error:
-            raise Refused(error.problems[0].message) from None
+            raise WitnessNotReplayed(error.problems[0].message) from None
         except StepwardError as error:
-            raise Refused(str(error)) from None
+            raise WitnessNotReplayed(str(error)) from None
         self._met = played.met
         self.steps += len(played.records)  # a search ends where it would without runs that are kept
         journal = machine.journal

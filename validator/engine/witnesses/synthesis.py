@@ -33,9 +33,9 @@ from stepward.validator.engine.witnesses.choices import (
 from stepward.validator.engine.witnesses.late import LateItems, as_taken
 from stepward.validator.engine.witnesses.lists import lists_of
 from stepward.validator.engine.witnesses.origins import START, origins
-from stepward.validator.engine.witnesses.replay import Refused, Replayed, Replayer
+from stepward.validator.engine.witnesses.replay import Replayed, Replayer, WitnessNotReplayed
 from stepward.validator.engine.witnesses.taken import budget, common, instead, is_recorded, named, spent_after
-from stepward.validator.engine.witnesses.witness import Answer, Claim, Does, Witness, raised, without_waivers
+from stepward.validator.engine.witnesses.witness import CallAnswer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.fields import ITEMS
 from stepward.vm.expressions.syntax import walk
@@ -159,7 +159,7 @@ class Witnesses:
             raise
         except Valueless as error:  # without values there is no run, and no disagreement
             return _Unmade(str(error))
-        except Refused as error:
+        except WitnessNotReplayed as error:
             return _Unmade(f"the machine does not start it: {error}")
         except Exception as error:
             # The finding remains valid if its replay fails; an exception in the machine is reported as a bug.
@@ -350,7 +350,7 @@ class Witnesses:
     def _step(self, move: Move) -> AnyStep:
         return self.facts.flow.steps[self.facts.flow.position[move.step]]
 
-    def _script(self, goal: _Goal, turns: _Turns, told: _Told) -> Iterator[tuple[int, Answer]]:
+    def _script(self, goal: _Goal, turns: _Turns, told: _Told) -> Iterator[tuple[int, CallAnswer]]:
         """Yield the answers on a path, each with its position there."""
         visits: Counter[str] = Counter()
         calling = [(position, move) for position, move in enumerate(goal.path) if move.how != USED_UP]
@@ -366,12 +366,12 @@ class Witnesses:
                     does = "fails" if is_retried else _DOES[move.how]
                     yield position, self._answer(goal, position, step, visit, does, told)
 
-    def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, told: _Told) -> Answer:
+    def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, told: _Told) -> CallAnswer:
         error = ""
         if does == "fails" and self.facts.failing.has_names:
             does, error = raised(self._error(goal, position, call))
         value = told(position, self.meaning.names.outputs[call.id]) if does == "returns" else None
-        return Answer(call.id, visit, does, value, error=error)
+        return CallAnswer(call.id, visit, does, value, error=error)
 
     def _error(self, goal: _Goal, position: int, call: Call) -> str:
         """Return the name of the error with which a call of a path fails; empty where any will do."""
@@ -431,7 +431,7 @@ class Witnesses:
             name, visit, _ = seen.missing
             part, does = parts.pop(name), goal.known.begun.get(name, "returns")
             value = told(len(goal.path) - 1, self.meaning.names.outputs[part.id]) if does == "returns" else None
-            witness = replace(witness, script=(*witness.script, Answer(name, visit, does, value)))
+            witness = replace(witness, script=(*witness.script, CallAnswer(name, visit, does, value)))
             seen = self._replayed(witness)
         return witness, seen
 

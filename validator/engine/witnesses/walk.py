@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.moves import Moves
 from stepward.validator.engine.systems.system import (
+    AnyValue,
     Assign,
     CompressedEdge,
     Computed,
     Decision,
-    Given,
     Literal,
     Undefined,
 )
@@ -178,9 +178,9 @@ class Walker:
 
     def _assigned(self, assign: Assign, outputs: Mapping[str, Any]) -> Any:
         match assign.value:
-            case Given(same=names) if names is not None:
+            case AnyValue(same=names) if names is not None:
                 return self.env.get(names, UNDEFINED)
-            case Given(source=source, maybe=maybe):
+            case AnyValue(source=source, maybe=maybe):
                 if maybe:
                     return _UNKNOWN
                 if source.kind == "error_name":
@@ -311,7 +311,7 @@ class _Stretch:
         sources = [
             one.value.source
             for one in self.trail[position].leaving.assigns
-            if isinstance(one.value, Given) and one.value.source.kind == "output" and not one.value.maybe
+            if isinstance(one.value, AnyValue) and one.value.source.kind == "output" and not one.value.maybe
         ]
         steps = self.walker.product.found.steps
         for number in dict.fromkeys(steps[entry.pair] for entry in self.trail[position + 1 :]):

@@ -65,7 +65,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallAnswer:
     """The behaviour of a tool or a model at a visit of a step or sub-step, for one attempt or for all other attempts.
 
     `value` is the result: the output of a tool, or the reply of a model. A reply that the program does not accept is a
@@ -106,7 +106,7 @@ class Witness:
     program: Program
     policies: tuple[Policy, ...]
     inputs: Mapping[str, Any]
-    script: tuple[Answer, ...]
+    script: tuple[CallAnswer, ...]
     max_steps: int
 
     def __post_init__(self) -> None:
@@ -218,7 +218,7 @@ def _claim(fields: _Fields) -> Claim:
     return claim
 
 
-def _answer(fields: _Fields) -> Answer:
+def _answer(fields: _Fields) -> CallAnswer:
     does = fields.need("does", str)
     if does not in get_args(Does):
         known = ", ".join(f"`{word}`" for word in get_args(Does))
@@ -227,7 +227,7 @@ def _answer(fields: _Fields) -> Answer:
     attempt = fields.count("attempt") if "attempt" in fields.data else None
     error = (fields.maybe("error", str) or "") if does == "fails" else ""
     try:
-        answer = Answer(fields.need("step", str), fields.count("visit"), does, value, attempt, error)
+        answer = CallAnswer(fields.need("step", str), fields.count("visit"), does, value, attempt, error)
     except ValueRefused as error:
         raise WitnessRefused(f"the value of {fields.what} is none: {error}") from None
     fields.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stepward.vm.errors import Problem, ProgramError
 from stepward.vm.lisp.compiling.starting_point import Sites, StartingPoint
 from stepward.vm.lisp.faults import Fault
-from stepward.vm.reading.document import Document, Extent, Wanted
+from stepward.vm.reading.document import Document, Extent, PathTree
 from stepward.vm.reading.source import Path
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _document(name: str, text: str, compiler: Compiler, max_steps: int | None = 
     title = re.sub(r"[^\w-]+", "_", os.path.splitext(os.path.basename(name))[0]).strip("_") or "program"
     stretches = compiler.bench.stretches
 
-    def locate(wanted: Wanted) -> dict[Path, Extent]:
+    def locate(wanted: PathTree) -> dict[Path, Extent]:
         return {path: Extent(*stretch) for path, stretch in stretches.items()}
 
     inputs = {known: dict(type) for known, type in compiler.scope.types.items()}
