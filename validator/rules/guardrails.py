@@ -151,6 +151,8 @@ class ForbiddenState(GuardrailRule):
     Reports a reachable step that a `never` rule without `when` selects, and a call of a tool that is not on a policy's
     `allow` list. If the rule has a `when`, it is broken if a run can start the step while the expression holds, or
     while the expression can't be evaluated. A `when` on the `allow` list has to hold at every call of the tool.
+    A proof assumes that no number that a `when` calculates has over 1,000 digits. If one has in a run, the machine does
+    not start the step.
 
     ## Why it is bad
     The guardrail or the policy forbids exactly this. The machine blocks the step, and the run ends FAILED.
