@@ -53,12 +53,14 @@ class Later(Members):
     def _missing(self, policies: Sequence[Policy], waived: Collection[str]) -> Terms:
         """Return the policies that are new to the run. For the others, the earlier waivers still count.
 
-        A stored run has no path: a policy applies by the name of the program, or if the run has one of its name.
+        A stored run has no path: a policy applies by the name of the program, or if the run has one of its name. What
+        is written in another way is new, also if it says the same.
         """
         held = [policy for terms in self._terms for policy in terms.policies]
         names = {policy.policy for policy in held}
         present = [one for one in policies if one.policy in names or facts.governs(one, self.program.name)]
-        missing = [policy for policy in present if policy not in held]
+        written = [policy.to_data() for policy in held]
+        missing = [policy for policy in present if policy.to_data() not in written]
         return terms_of(missing, waived)
 
     def _folded(self, terms: Terms) -> list[RuleMonitor] | None:

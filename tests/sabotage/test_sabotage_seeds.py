@@ -49,3 +49,13 @@ def test_no_seed_breaches_the_whole_machine() -> None:
         found = [f"{script.attack}: {script.what}" for script in (*matrix.breaches, *matrix.unconfirmed)]
         assert not found, f"seed {seed}: {found}"
         assert matrix.events, f"seed {seed} never reached the machine"
+
+
+@pytest.mark.slow
+def test_a_policy_that_is_written_in_another_way_is_new_to_a_run() -> None:
+    """`waivers: []` says what no `waivers` say, and has another digest: the reference took the two for one policy."""
+    program = Program.load(SPECS / "programs/good/customer_refund.yaml")
+    orders = Orders(seed=2035, examples=1, attacks=("drawn-policies",), specimens=True)
+    matrix = attack_program(program, [Policy.load(SPECS / "policies/payments.yaml")], orders)
+    assert not [script.what for script in (*matrix.breaches, *matrix.unconfirmed)]
+    assert matrix.events
