@@ -46,6 +46,7 @@ class BodyOutputs:
     def __init__(self, meaning: Meaning) -> None:
         self._meaning, self._layout = meaning, meaning.flow.layout
         self._names, self._typing = meaning.names, meaning.typing
+        self._follows_calls = False
 
     def problems(self, clause: Clause, not_null: NotNullAt) -> Iterator[TypeProblem]:
         """Yield the operands of an expression that are made by a body and may be of a kind that an operator refuses.
@@ -105,6 +106,17 @@ class BodyOutputs:
             return None
         return self._at((source, fields), set()) or None
 
+    @classmethod
+    def of_calls_too(cls, meaning: Meaning) -> BodyOutputs:
+        """Return those of called programs, too, where no use of an output holds it to a type."""
+        found = cls(meaning)
+        found._follows_calls = True
+        return found
+
+    def kinds_given(self, meant: Resolution) -> list[Kinds | None]:
+        """Return the kinds of each value of a reference that bodies give, as `kinds_of` does; empty for any other."""
+        return self._of_reference(meant, set()) if self._layout.bodies else []
+
     def may_lack(self, meant: Resolution) -> bool:
         """Return whether a field of what a body gives may be absent."""
         return bool(self._layout.bodies) and _ABSENT in self._of_reference(meant, set())
@@ -143,13 +155,20 @@ class BodyOutputs:
             return self._together(source.step, path, seen)
         if not isinstance(step, ForEachStep) or source.sub is not None or source.step is None:
             return []
-        if isinstance(step, InvokeStep):  # the machine holds what a program gives to the type that its caller needs
-            return []
+        if isinstance(step, InvokeStep):
+            return self._of_call(source, path, seen) if self._follows_calls else []
         if isinstance(step, BranchStep):
             return self._made(source.step, path, seen)
         if not path or not (path[0] == ITEMS or index_of(path[0]) is not None):
             return []
         return self._made(source.step, path[1:], seen) + ([_NULL] if step.on_item_error == "skip" else [])
+
+    def _of_call(self, source: Source, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+        """Return the kinds at some fields of what a program gives, unless the machine holds them to a type."""
+        assert source.step is not None
+        is_held = self._typing.view(Resolution((source,), path)).is_known
+        gives_none = self._meaning.flow.gives(source.step) == "never"
+        return [] if is_held or gives_none else self._made(source.step, path, seen)
 
     def _together(self, owner: int, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of the object that a step with branches gives: what these give, by name."""
@@ -188,6 +207,9 @@ class BodyOutputs:
         for _, step in inside:
             if isinstance(step, EndStep) and step.outcome == "success":
                 found += self._value(step.output, path, seen)
+        is_list = isinstance(each, ForEachStep) and not each.is_once
+        if is_list and self._meaning.flow.gives(owner) != "always":  # an item without an output is null
+            found.append(_ABSENT if path else _NULL)
         return found or [_ABSENT if path else _NULL]
 
     def _value(self, value: Any, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:

@@ -79,6 +79,11 @@ class ProgramFacts:
         return BodyOutputs(self.meaning)
 
     @cached_property
+    def given_by_bodies(self) -> BodyOutputs:
+        """The outputs of bodies, those of called programs too."""
+        return BodyOutputs.of_calls_too(self.meaning)
+
+    @cached_property
     def given_types(self) -> GivenTypes:
         """Which names have only values of a type."""
         return GivenTypes(self.meaning)

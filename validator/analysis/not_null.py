@@ -69,7 +69,9 @@ class NotNull:
         if meant is None:
             return False
         view = self.typing.view(meant)
-        return view.is_known and "null" in view.kinds and len(view.kinds) > 1
+        if view.is_known:
+            return "null" in view.kinds and len(view.kinds) > 1
+        return any(kinds is None or "null" in kinds for kinds in self.facts.given_by_bodies.kinds_given(meant))
 
     def _effect(self, number: int, transition: Transition) -> Effect:
         """Return the references that are certainly not null after a transition, and those that may be null again."""

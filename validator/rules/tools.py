@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label
 from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.operators import Kinds
 from stepward.vm.expressions.syntax import Reference
 from stepward.vm.expressions.template import embedded, fill, parts
 from stepward.vm.language.clauses import CallSite
@@ -87,7 +88,8 @@ class ToolArguments(Rule):
     Compares the arguments of every call with what the tool declares under `args`. Declared arguments are required
     unless they have a `default`; a tool without `args` takes anything. Compares the arguments of every `call` step with
     the `inputs` of its program in the same way. If an argument is only a reference, it has the
-    type of the referenced value. If a reference is part of a longer text, the argument is text.
+    type of the referenced value: that of the output of a body is what its `end` steps, or the call of `do`, give. If a
+    reference is part of a longer text, the argument is text.
 
     ## Why it is bad
     The step fails before it starts, in every run that reaches it. Retries do not help.
@@ -209,22 +211,39 @@ def _reference_mismatch(
     context: Context, site: CallSite | _At, name: str, reference: Reference, spec: TypeSpec
 ) -> tuple[str, str] | None:
     view = context.facts.meaning.view(reference.names)
-    if view is None or not view.is_known or view.never:
+    if view is None or view.never:
+        return None
+    given = _given(context, reference)
+    kinds = view.kinds if given is None and view.is_known else given
+    if kinds is None:
         return None
     wanted = static_kinds(spec.kinds)
-    outside = view.kinds - wanted
+    outside = kinds - wanted
     if "null" in outside and context.analyses.not_null.at(site.step, [reference.names]):
         outside -= {"null"}
     text = reference.text()
     if outside:
-        verb = "is" if not view.kinds & wanted else "may be"
-        help = f"pass {_wanted(spec)}, or correct the type of `{text}` where it is declared"
+        verb = "is" if not kinds & wanted else "may be"
+        help = f"pass {_wanted(spec)}, or correct {_origin(text, given)}"
         if outside == {"null"} and verb == "may be":
-            help = f"test `{text} != null` on every path to `{site.call.id}`, or declare a type without null"
+            other = "declare a type without null" if given is None else f"correct {_origin(text, given)}"
+            help = f"test `{text} != null` on every path to `{site.call.id}`, or {other}"
         return f"the argument `{name}` must be {_wanted(spec)}, but `{text}` {verb} {either(outside)}", help
     if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
         return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"
     return None
+
+
+def _given(context: Context, reference: Reference) -> Kinds | None:
+    """Return the kinds of the values that bodies give a reference; None where they give none, or any."""
+    meant = context.facts.meaning.names.meaning(reference.names)
+    given = [] if meant is None else context.facts.given_by_bodies.kinds_given(meant)
+    known = [one for one in given if one is not None]
+    return frozenset().union(*known) if known and len(known) == len(given) else None
+
+
+def _origin(text: str, given: Kinds | None) -> str:
+    return f"the type of `{text}` where it is declared" if given is None else f"what the body gives as `{text}`"
 
 
 def _wanted(spec: TypeSpec) -> str:

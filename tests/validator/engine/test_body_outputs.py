@@ -152,6 +152,20 @@ def test_no_run_fails_at_an_operator_that_passes_the_gate(use: str) -> None:
     assert passed or use == "condition", "some value is right"
 
 
+@pytest.mark.parametrize("way", ["$it > 3", "$it == null or $it > 3"])
+def test_the_output_of_an_item_that_ends_at_no_end_step_is_null(way: str) -> None:
+    data = program("a number", "larger", "item of a list")
+    (whole, each), (gives,) = data["steps"], data["steps"][0]["steps"]
+    ask = {"id": "is_high", "type": "condition", "condition": "$number > 9", "then": "gives", "otherwise": "nothing"}
+    nothing = {"id": "nothing", "type": "tool", "tool": "ask", "is_terminal": True}
+    asked, *rest = each["steps"]
+    data["steps"] = [{**whole, "steps": [ask, gives, nothing]}, {**each, "steps": [{**asked, "condition": way}, *rest]}]
+    report = ProgramValidator(Program.from_dict(data)).validate()
+    found = [one.code for one in report.findings if one.code.startswith(("SW203", "SW9"))]
+    why = str(Played(Program.from_dict(data)).run(1).error)
+    assert (found, "can't be evaluated" in why) == (["SW203"] if way == "$it > 3" else [], way == "$it > 3")
+
+
 # -- proofs beside such readings ---------------------------------------------------------------------------------------
 
 ALL = [(reader, use, given) for reader in READERS for use in USES for given in GIVEN]

@@ -104,8 +104,8 @@ WAYS: dict[str, Way] = {
 }
 
 PROGRAMS = {
-    "same": {"inputs": {"t": TEXT}, "steps": ending("$t")},
-    "paired": {"inputs": {"t": TEXT}, "steps": ending({"k": "$t", "n": "one"})},
+    "same": {"inputs": {"t": {}}, "steps": ending("$t")},
+    "paired": {"inputs": {"t": {}}, "steps": ending({"k": "$t", "n": "one"})},
 }
 ENDS = [{"id": "good", "type": "end"}, {"id": "bad", "type": "end"}]
 
@@ -117,6 +117,7 @@ class Follows(NamedTuple):
     readers: Callable[[str], Steps]
     words: str
     only_outside: bool = False
+    is_of_kinds: bool = False
 
 
 RULES = {
@@ -133,6 +134,12 @@ RULES = {
         "a model's reply",
         only_outside=True,
     ),
+    "SW207": Follows(
+        "$count",
+        lambda read: [{"id": "z", "type": "tool", "tool": "show", "args": {"text": read}}],
+        "the argument `text` must be text",
+        is_of_kinds=True,
+    ),
 }
 
 
@@ -143,8 +150,11 @@ def found(rule: str, steps: Callable[[str, Steps], Steps], read: str) -> list[st
     program = {
         "name": "passing",
         "language": 2,
-        "inputs": {"secret": {"type": "string", "sensitive": True}},
-        "tools": {"send": {"effect": "write", "idempotent": True, "args": {"t": {}}}},
+        "inputs": {"secret": {"type": "string", "sensitive": True}, "count": {"type": "number"}},
+        "tools": {
+            "send": {"effect": "write", "idempotent": True, "args": {"t": {}}},
+            "show": {"effect": "read", "args": {"text": TEXT}},
+        },
         "programs": PROGRAMS,
         "steps": [first, *steps(follows.comes_from, follows.readers(read)), *ENDS],
     }
@@ -152,7 +162,14 @@ def found(rule: str, steps: Callable[[str, Steps], Steps], read: str) -> list[st
     return [one.message for one in report.findings if one.code == rule and follows.words in one.message]
 
 
-CASES = [(rule, name) for rule, name in product(RULES, WAYS) if not (RULES[rule].only_outside and WAYS[name].is_inside)]
+def is_asked(rule: str, name: str) -> bool:
+    """Return whether a rule finds a value behind a way: no step inside ends a run; a longer text is text."""
+    follows = RULES[rule]
+    is_right = follows.is_of_kinds and name == "an item in a longer text"
+    return not (follows.only_outside and WAYS[name].is_inside) and not is_right
+
+
+CASES = [case for case in product(RULES, WAYS) if is_asked(*case)]
 
 
 @pytest.mark.parametrize(("rule", "name"), CASES)
@@ -165,6 +182,26 @@ def test_a_rule_follows_a_value_through_a_body(rule: str, name: str) -> None:
 def test_what_is_beside_the_value_is_not_reported(rule: str, name: str) -> None:
     way = WAYS[name]
     assert not found(rule, way.steps, way.beside)
+
+
+ASK: Steps = [{"id": "is", "type": "condition", "condition": "$count > 5", "then": "e", "otherwise": "no"}]
+ENDINGS = {
+    "no output": [{"id": "no", "type": "set", "set": {"u": 1}, "is_terminal": True}],
+    "null": [{"id": "no", "type": "end"}],
+}
+
+
+@pytest.mark.parametrize("way", ENDINGS)
+@pytest.mark.parametrize("is_tested", [False, True])
+def test_an_argument_may_be_the_null_of_an_item(way: str, is_tested: bool) -> None:
+    def steps(value: str, then: Steps) -> Steps:
+        ask = {"id": "has", "type": "condition", "condition": "$y != null", "then": "z", "otherwise": "none"}
+        read = [ask, *then] if is_tested else then
+        again = {"id": "again", "type": "for_each", "items": "$ys", "as": "y", "max_items": 3}
+        body = [*ASK, *ending("text"), *ENDINGS[way]]
+        return [*each([1], body, output_key="ys"), again | {"steps": [*read, {"id": "none", "type": "end"}]}]
+
+    assert bool(found("SW207", steps, "$y")) is not is_tested
 
 
 def test_a_condition_on_an_item_is_one_on_what_the_list_gives() -> None:
