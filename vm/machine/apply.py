@@ -16,7 +16,7 @@ from stepward.vm.machine.forks import MisfitError, after_branch, number_at, seen
 from stepward.vm.machine.items import closed, item, joined_items, opened
 from stepward.vm.machine.leaving import close, count_visit, end, enter, failure_changes, leave, step_of
 from stepward.vm.machine.ordering import is_due, output_changes, waits
-from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, policy_digest
+from stepward.vm.machine.plan import NOWHERE, CallPlan, Plan, StepPlan, policy_digest
 from stepward.vm.machine.sizes import left_size, recorded_size
 from stepward.vm.machine.slots import UNDEFINED, put
 from stepward.vm.machine.state import AWAITED, FRESH, OPEN, READY, SETTLED, CallState, Limits, State, visits_of
@@ -239,7 +239,7 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
     state, step, sub, call_state = _begin(plan, state, event)
     state, counted = _count_attempt(plan, state, step, sub, call_state, event)
     call = step.calls[sub]
-    if call.has_intent and call_state.phase != OPEN:
+    if call.has_intent and call_state.phase != OPEN and not _was_uncounted(plan, state, call):
         raise MisfitError(f"`{call.id}` has an outcome without an intent")
     kind, note = event.body["kind"], event.note
     if "tokens" in note:
@@ -255,6 +255,11 @@ def _attempt(plan: Plan, state: State, event: Event) -> State:
         due=note.get("due", 0),
     )
     return _settle(plan, state, step, sub, call_state, event)
+
+
+def _was_uncounted(plan: Plan, state: State, call: CallPlan) -> bool:
+    """Return whether a call needed no intent yet: the rule that counts its starts may be one of later terms."""
+    return call.is_counted and state.governed + 1 < len(plan.terms)
 
 
 def _succeed(plan: Plan, state: State, step: StepPlan, event: Event, entered: int = 0) -> State:
@@ -281,7 +286,8 @@ def _charged(state: State, note: Any) -> State:
 def _succeed_at_once(plan: Plan, state: State, step: StepPlan, event: Event) -> State:
     """Apply the success of a step's first attempt, which needed no intent: a short cut for the common case."""
     call, body = step.calls[0], event.body
-    if body["step"] != call.id or call.has_intent or body["visit"] != visits_of(state, step) + 1:
+    lacks_intent = call.has_intent and not _was_uncounted(plan, state, call)
+    if body["step"] != call.id or lacks_intent or body["visit"] != visits_of(state, step) + 1:
         raise MisfitError(f"`{event.kind}` of `{body['step']}` while `{step.id}` is to be performed")
     state = _performed(plan, state, step)
     if call.is_model and "tokens" in event.note:

@@ -15,7 +15,7 @@ from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENC
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
-from stepward.vm.machine.forks import leaves, owed
+from stepward.vm.machine.forks import leaves, owed, within
 from stepward.vm.machine.keys import FrameName, shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, successor_fields
@@ -58,6 +58,18 @@ def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
     """Return whether the budget of steps is too small for `cost` more."""
     spent = state.steps + cost
     return spent > state.limits.steps or (plan.max_steps is not None and spent > plan.max_steps)
+
+
+def is_unpaid(plan: Plan, state: State, frame: FrameName) -> bool:
+    """Return whether the budget of steps is too small by now for a call that a branch has made without an intent.
+
+    Such a call is paid for when it has come back. Its siblings may have used up the budget meanwhile, or may need the
+    rest for what is tried again.
+    """
+    if not out_of_steps(plan, state, state.steps + plan.most_cost):  # what is tried again has cost a step before
+        return False
+    here = within(plan, state, frame)
+    return here.calls is None and out_of_steps(plan, here, plan.steps[here.at].cost + owed(state))
 
 
 def used_up(plan: Plan, state: State) -> str | None:

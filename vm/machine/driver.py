@@ -16,7 +16,7 @@ from stepward.vm.journal.store import Append, AppendConflict, Entry, JournalErro
 from stepward.vm.language.steps.catching import BAD_OUTPUT
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
-from stepward.vm.machine.calls import judge
+from stepward.vm.machine.calls import is_unpaid, judge
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
 from stepward.vm.machine.forks import within
@@ -307,8 +307,7 @@ class Driver:
             await self.flush()
             if self.state.is_cancelled and not self._is_open(call):
                 return
-        if plan.has_intent:
-            self._intended.discard((step, frame))
+        self._intended.discard((step, frame))
         most = self.most
         replies = setup.replies
         key = None if replies is None else replies.key(plan, call, self.known)
@@ -337,6 +336,8 @@ class Driver:
         ended = setup.clock.now()
         note["started"] = started
         note["took"] = ended - started if ended > started else 0  # the clock may have been set back
+        if self.state.fork is not None and not plan.has_intent and is_unpaid(self.plan, self.state, call.frame):
+            return  # the run is about to end, as if this read had not started
         happened = self._answer(plan, call, result, note, ended)
         if replies is not None and key is not None and not result.is_cached:
             await replies.keep(key, happened, result)

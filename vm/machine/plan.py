@@ -109,6 +109,8 @@ class CallPlan:
         self.before: frozenset[str] = frozenset()
         """The ids of the sub-steps that it depends on, directly or indirectly."""
         self.has_intent = self.is_durable = self.writes or (self.may_suspend and is_known)  # on the disk at once
+        self.is_counted = False
+        """Whether its starts have intents only because a rule counts them."""
         self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[call.id])
         self.has_cost_limit = plan.program.max_cost is not None
         self.errors = spec.errors or ()
@@ -193,11 +195,17 @@ class StepPlan:
         for call in self.calls:
             call.programs += tuple(name for owner in around if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
-            call.has_intent = True  # the rules that siblings share count every start when it happens
+            call.has_intent |= self.is_parallel or call.is_model
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
         # Of a call, the arguments come before the rules are asked, and so do the items of a for_each step.
         self.is_asked_first = self.is_parallel or not (self.calls or isinstance(step, ForEachStep))
+
+    def count_starts(self) -> None:
+        """Let every start of its calls have an intent: rules that siblings share count it when it happens."""
+        for call in self.calls:
+            call.is_counted = not call.has_intent
+            call.has_intent = True
 
     def leaving(self, kind: str, name: str) -> Transition | None:
         """Return the transition of an outcome, None if there is none; `name` is that of the error."""
@@ -319,6 +327,12 @@ class Plan:
         self.slots = put(empty(len(self._slots)), [(step.visits, (0, 0)) for step in self.steps if not step.is_stage])
         self.watch = Watch(self._in_force(), self.meaning)
         """The monitors of the guardrails in force."""
+        for counted in filter(self.is_counted, self.steps):
+            counted.count_starts()
+
+    def is_counted(self, step: StepPlan) -> bool:
+        """Return whether a rule that siblings share is about the starts of a step in a branch."""
+        return step.is_in_branch and step.part in self.watch.asked
 
     def _inputs(self) -> dict[str, Source]:
         if self.program.inputs is not None:

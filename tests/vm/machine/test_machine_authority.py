@@ -209,6 +209,24 @@ def test_a_policy_that_was_tightened_strands_no_run_that_kept_it(name: str) -> N
     assert verify(first.journal, "run", replay=replayer(first.journal, "run")).is_intact
 
 
+@pytest.mark.parametrize("reads", [1, 2])
+def test_a_later_policy_may_count_reads_in_branches_that_had_no_intent(reads: int) -> None:
+    """They had none because no rule counted their starts then; what starts later has one."""
+    last = [
+        tool("w", "ask"),
+        *([tool("b", is_terminal=True)] if reads == 2 else [tool("p", "write", is_terminal=True)]),
+    ]
+    branches = {"b0": {"steps": [tool("a", is_terminal=True)]}, "b1": {"steps": last}}
+    first = Bench({"w": Suspend()}, policy=policy())
+    waits = first.run(program({"id": "all", "type": "parallel", "branches": branches}, end(), language=2))
+    assert (waits.status, first.kinds().count("intent")) == ("SUSPENDED", 1)
+    once = policy(guardrails=[{"name": "the-rule", "at_most_once": {"tool": "read"}}])
+    run = later(first, once).resume(waits, 1)
+    assert run.status == ("FAILED" if reads == 2 else "SUCCESS")
+    assert replay(first.journal, "run").faults == ()  # type: ignore[union-attr]
+    assert verify(first.journal, "run", replay=replayer(first.journal, "run")).is_intact
+
+
 def test_a_run_comes_under_a_policy_once() -> None:
     first = Bench({"w": Suspend(), "v": Suspend()}, policy=policy("old"))
     run = first.run(program(WAIT, tool("v", "ask"), tool("u", "ask"), end()))
