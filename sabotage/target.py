@@ -114,9 +114,9 @@ class Target:
         """A strategy for inputs that the program accepts."""
         from hypothesis import strategies as st
 
-        given = self.plan.input_types
-        always = {name: self.values(spec) for name, spec in given.items() if spec is None or not spec.has_default}
-        maybe = {name: self.values(spec) for name, spec in given.items() if name not in always}
+        types = self.plan.input_types
+        always = {name: self.values(spec) for name, spec in types.items() if spec is None or not spec.has_default}
+        maybe = {name: self.values(spec) for name, spec in types.items() if name not in always}
         return st.fixed_dictionaries(always, optional=maybe)
 
     def values(self, spec: TypeSpec | None) -> SearchStrategy[Any]:

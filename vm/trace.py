@@ -377,6 +377,6 @@ def record_of(seq: int, at: int, kind: str, body: Mapping[str, Any], note: Mappi
     found = {**note, **body}
     if "kind" in found:
         found["outcome"] = found.pop("kind")
-    given = {name: _READ[name](found[name]) if name in _READ else found[name] for name in _FIELDS[cls] & found.keys()}
-    record: AnyRecord = cls(**{**given, "seq": seq, "at": _time(at)})
+    fields = {name: _READ[name](found[name]) if name in _READ else found[name] for name in _FIELDS[cls] & found.keys()}
+    record: AnyRecord = cls(**{**fields, "seq": seq, "at": _time(at)})
     return record

@@ -62,10 +62,10 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
             (
                 "vm/machine/caching.py",
                 """\
-        settings = {name: getattr(asked, name) for name in ("model", "temperature", "max_output_tokens")}
+        settings = {name: getattr(model_call, name) for name in ("model", "temperature", "max_output_tokens")}
 """,
                 """\
-        settings = {name: getattr(asked, name) for name in ("temperature", "max_output_tokens")}
+        settings = {name: getattr(model_call, name) for name in ("temperature", "max_output_tokens")}
 """,
             ),
         ),
@@ -141,11 +141,11 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
             (
                 "vm/machine/replay.py",
                 """\
-    return all(name == "error" or _same(value, happened.body[name]) for name, value in decided.body.items())
+    return all(name == "error" or _same(value, event.body[name]) for name, value in decided.body.items())
 """,
                 """\
     told = ("error", "output")  # texts for people; outputs are held to their types
-    return all(name in told or _same(value, happened.body[name]) for name, value in decided.body.items())
+    return all(name in told or _same(value, event.body[name]) for name, value in decided.body.items())
 """,
             ),
         ),

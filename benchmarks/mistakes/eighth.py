@@ -60,28 +60,28 @@ EIGHTH: Final = (
             (
                 "vm/machine/replay.py",
                 """\
-    return _outcome_misfit(plan, state, call, call_state, happened) or _output_misfit(plan, state, happened)
+    return _outcome_misfit(plan, state, call, call_state, event) or _output_misfit(plan, state, event)
 """,
                 """\
-    return _outcome_misfit(plan, state, call, happened) or _output_misfit(plan, state, happened)
-""",
-            ),
-            (
-                "vm/machine/replay.py",
-                """\
-def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
-""",
-                """\
-def _outcome_misfit(plan: Plan, state: State, call: CallPlan, happened: Event) -> str | None:
+    return _outcome_misfit(plan, state, call, event) or _output_misfit(plan, state, event)
 """,
             ),
             (
                 "vm/machine/replay.py",
                 """\
-        "again": happened.note["attempt"] - call_state.base < tries,
+def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallState, event: Event) -> str | None:
 """,
                 """\
-        "again": happened.note["attempt"] < tries,
+def _outcome_misfit(plan: Plan, state: State, call: CallPlan, event: Event) -> str | None:
+""",
+            ),
+            (
+                "vm/machine/replay.py",
+                """\
+        "again": event.note["attempt"] - call_state.base < tries,
+""",
+                """\
+        "again": event.note["attempt"] < tries,
 """,
             ),
         ),
@@ -230,15 +230,15 @@ from stepward.vm.journal.records import TRACE_TAG
             (
                 "vm/machine/deliveries.py",
                 """\
-            if taken is not None and (still := _awaited(taken[1], read)) is not None:
+            if lease_and_run is not None and (still := _awaited(lease_and_run[1], read)) is not None:
                 here, call = still
                 break
-            if taken is not None:
-                await self._io(self.journal.release, taken[0].lease)
+            if lease_and_run is not None:
+                await self._io(self.journal.release, lease_and_run[0].lease)
             elif not pause and await self._impossible_expiry(read.run) is not None:
 """,
                 """\
-            if taken is not None:
+            if lease_and_run is not None:
                 break
             if not pause and await self._impossible_expiry(read.run) is not None:
 """,

@@ -76,10 +76,10 @@ FIFTEENTH: Final = (
             (
                 "vm/machine/continuing.py",
                 """\
-    done = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
+    performed = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
 """,
                 """\
-    done = tuple(dict.fromkeys(write for history in _interrupted(chain)[-1:] for write in _writes(history)))
+    performed = tuple(dict.fromkeys(write for history in _interrupted(chain)[-1:] for write in _writes(history)))
 """,
             ),
         ),
@@ -165,10 +165,10 @@ def token_reference(step: str, visit: int, performance: int, frame: FrameName = 
             (
                 "vm/machine/known.py",
                 """\
-        if happened.kind != "attempt":
+        if event.kind != "attempt":
 """,
                 """\
-        if happened.kind not in ("attempt", "reconciled"):
+        if event.kind not in ("attempt", "reconciled"):
 """,
             ),
         ),
@@ -209,7 +209,7 @@ def token_reference(step: str, visit: int, performance: int, frame: FrameName = 
             (
                 "vm/machine/calls.py",
                 """\
-    return owed(state)
+    return unpaid_attempts(state)
 """,
                 """\
     return sum([call.attempt > 1 and not call.is_started for call in ready])

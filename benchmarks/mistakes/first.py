@@ -42,7 +42,7 @@ FIRST: Final = (
         (
             (
                 "vm/machine/known.py",
-                "return FrozenMap((self.redacted(key, happened), item) for key, item in items)",
+                "return FrozenMap((self.redacted(key, event), item) for key, item in items)",
                 "return value",
             ),
         ),
@@ -102,8 +102,8 @@ FIRST: Final = (
         (
             (
                 "vm/machine/replay.py",
-                "return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)\n",
-                "return _delivery_misfit(plan, state, happened)\n",
+                "return _delivery_misfit(plan, state, event) or _output_misfit(plan, state, event)\n",
+                "return _delivery_misfit(plan, state, event)\n",
             ),
         ),
     ),

@@ -87,10 +87,10 @@ FOURTEENTH: Final = (
             (
                 "vm/machine/data.py",
                 """\
-    kept = as_object(base, opened(whole) if is_secret else whole)
+    before = as_object(base, opened(whole) if is_secret else whole)
 """,
                 """\
-    kept = as_object(base, opened(whole))
+    before = as_object(base, opened(whole))
 """,
             ),
         ),
@@ -113,8 +113,8 @@ FOURTEENTH: Final = (
                 "vm/machine/runs.py",
                 """\
         if found.plan.has_sensitive:
-            for happened in found.events:
-                driver.known.learn(happened)
+            for event in found.events:
+                driver.known.learn(event)
 """,
                 "",
             ),

@@ -62,9 +62,11 @@ FOURTH: Final = (
         (
             (
                 "vm/language/meaning.py",
-                """            given[name] = (said and given[name]) if name == "idempotent" else (said or given[name])
+                """\
+            fields[name] = (declared and fields[name]) if name == "idempotent" else (declared or fields[name])
 """,
-                """            given[name] = said or given[name]
+                """\
+            fields[name] = declared or fields[name]
 """,
             ),
         ),

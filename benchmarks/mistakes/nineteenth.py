@@ -128,10 +128,10 @@ NINETEENTH: Final = (
             (
                 "vm/machine/breakers.py",
                 """\
-        wanted = [of_tool(tool)] * bool(tool) + [of_program(program) for program in programs]
+        names = [of_tool(tool)] * bool(tool) + [of_program(program) for program in programs]
 """,
                 """\
-        wanted = [of_tool(tool), *map(of_program, programs)] if tool else []
+        names = [of_tool(tool), *map(of_program, programs)] if tool else []
 """,
             ),
         ),
@@ -172,10 +172,10 @@ NINETEENTH: Final = (
                 """\
     if call is None or verdict != "done":
         return None
-    objection = two_people(plan, state, call, str(happened.note.get("by", "")))
+    objection = two_people(plan, state, call, str(event.note.get("by", "")))
 """,
                 """\
-    by = happened.note.get("by")
+    by = event.note.get("by")
     if call is None or verdict != "done" or by is None:
         return None
     objection = two_people(plan, state, call, str(by))

@@ -60,7 +60,7 @@ NINTH: Final = (
             (
                 "vm/machine/driver.py",
                 """\
-            if state.is_cancelled and happened.kind == "intent" and call in self._intended:
+            if state.is_cancelled and event.kind == "intent" and call in self._intended:
 """,
                 """\
             if state.is_cancelled:
@@ -136,7 +136,7 @@ NINTH: Final = (
             (
                 "vm/machine/replay.py",
                 """\
-        "fallback": call.has_fallback and same(call.call.fallback, happened.body.get("output")),
+        "fallback": call.has_fallback and same(call.call.fallback, event.body.get("output")),
 """,
                 """\
         "fallback": call.has_fallback,

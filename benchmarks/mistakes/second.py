@@ -87,20 +87,26 @@ SECOND: Final = (
     ),
     Planted(
         "who may resume is asked of the run before new policies come over it",
-        (("vm/machine/deliveries.py", "        driver, found = taken\n", "        driver, _ = taken\n"),),
+        (
+            (
+                "vm/machine/deliveries.py",
+                "        driver, found = lease_and_run\n",
+                "        driver, _ = lease_and_run\n",
+            ),
+        ),
     ),
     Planted(
         "whether a token is awaited is not asked again under the lease",
         (
             (
                 "vm/machine/deliveries.py",
-                """            if taken is not None and (still := _awaited(taken[1], read)) is not None:
+                """            if lease_and_run is not None and (still := _awaited(lease_and_run[1], read)) is not None:
                 here, call = still
                 break
-            if taken is not None:
-                await self._io(self.journal.release, taken[0].lease)
+            if lease_and_run is not None:
+                await self._io(self.journal.release, lease_and_run[0].lease)
             elif not pause""",
-                """            if taken is not None:
+                """            if lease_and_run is not None:
                 break
             if not pause""",
             ),
@@ -126,7 +132,7 @@ SECOND: Final = (
         (
             (
                 "vm/machine/replay.py",
-                'call.has_fallback and same(call.call.fallback, happened.body.get("output"))',
+                'call.has_fallback and same(call.call.fallback, event.body.get("output"))',
                 "call.has_fallback",
             ),
         ),

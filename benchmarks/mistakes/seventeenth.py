@@ -130,10 +130,10 @@ SEVENTEENTH: Final = (
             (
                 "vm/machine/authority.py",
                 """\
-    if happened.kind in ("intent", "attempt") and happened.note["performance"] > call_state.performance:
+    if event.kind in ("intent", "attempt") and event.note["performance"] > call_state.performance:
 """,
                 """\
-    if happened.kind == "intent" and happened.note["performance"] > call_state.performance:
+    if event.kind == "intent" and event.note["performance"] > call_state.performance:
 """,
             ),
         ),
@@ -144,11 +144,11 @@ SEVENTEENTH: Final = (
             (
                 "vm/machine/caching.py",
                 """\
-        settings = {name: getattr(asked, name) for name in ("model", "temperature", "max_output_tokens")}
+        settings = {name: getattr(model_call, name) for name in ("model", "temperature", "max_output_tokens")}
 """,
                 """\
         # The parameters say which model it is.
-        settings = {name: getattr(asked, name) for name in ("temperature", "max_output_tokens")}
+        settings = {name: getattr(model_call, name) for name in ("temperature", "max_output_tokens")}
 """,
             ),
         ),
@@ -192,11 +192,11 @@ SEVENTEENTH: Final = (
             (
                 "vm/machine/deliveries.py",
                 """\
-        while (happened := overdue(driver.plan, driver.state, self.clock.now())) is not None:
+        while (event := overdue(driver.plan, driver.state, self.clock.now())) is not None:
 """,
                 """\
-        happened = overdue(driver.plan, driver.state, self.clock.now())
-        if happened is not None:
+        event = overdue(driver.plan, driver.state, self.clock.now())
+        if event is not None:
 """,
             ),
         ),

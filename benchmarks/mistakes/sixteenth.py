@@ -120,10 +120,10 @@ SIXTEENTH: Final = (
             (
                 "vm/machine/authority.py",
                 """\
-    if happened.kind in ("intent", "attempt") and happened.note["performance"] > call_state.performance:
+    if event.kind in ("intent", "attempt") and event.note["performance"] > call_state.performance:
 """,
                 """\
-    if happened.kind == "intent" and happened.note["performance"] > call_state.performance:
+    if event.kind == "intent" and event.note["performance"] > call_state.performance:
 """,
             ),
         ),

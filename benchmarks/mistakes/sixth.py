@@ -78,15 +78,15 @@ SIXTH: Final = (
         (
             (
                 "vm/machine/runs.py",
-                """            state = apply(found.plan, found.state, happened)
-            entry = entry_of(happened, last, now)
+                """            state = apply(found.plan, found.state, event)
+            entry = entry_of(event, last, now)
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:
                 append = Append(run, last.seq, [entry], state.status, now / 1e6, True, signature, due_of(state))
 """,
-                """            state = apply(found.plan, found.state, happened)
-            entry = entry_of(happened, last, now)
+                """            state = apply(found.plan, found.state, event)
+            entry = entry_of(event, last, now)
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:

@@ -43,10 +43,10 @@ TENTH: Final = (
             (
                 "vm/machine/known.py",
                 """\
-        if happened.kind != "attempt":
+        if event.kind != "attempt":
 """,
                 """\
-        if happened.kind == "resumed":
+        if event.kind == "resumed":
 """,
             ),
         ),
@@ -155,10 +155,10 @@ TENTH: Final = (
             (
                 "vm/machine/replay.py",
                 """\
-        return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
+        return _delivery_misfit(plan, state, event) or _output_misfit(plan, state, event)
 """,
                 """\
-        return _delivery_misfit(plan, state, happened)
+        return _delivery_misfit(plan, state, event)
 """,
             ),
         ),

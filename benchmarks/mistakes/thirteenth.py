@@ -178,8 +178,8 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
 
         Raises DeliveryRefused if its deadline has passed. The run is let go then: whoever takes up runs goes on.
         \"""
-        while (happened := overdue(driver.plan, driver.state, self.clock.now())) is not None:
-            driver.record(happened)
+        while (event := overdue(driver.plan, driver.state, self.clock.now())) is not None:
+            driver.record(event)
 """,
                 """\
         \"""Return the call of a token after something was over, and the state that it sees.
@@ -244,10 +244,11 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
             (
                 "vm/machine/continuing.py",
                 """\
-    done = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
+    performed = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
     return tuple(
         policy.model_copy(
-            update={"continues": chain[0].run} | ({"performed": done} if policy.policy == effects and done else {})
+            update={"continues": chain[0].run}
+            | ({"performed": performed} if policy.policy == effects and performed else {})
         )
         for policy in policies
     )
@@ -257,8 +258,9 @@ FROM_OUTSIDE: Final = ("attempt", "resumed")
     new = [write for history in _interrupted(chain)[-1:] for write in _writes(history)]
     found = []
     for policy in policies:
-        done = tuple(dict.fromkeys((*policy.performed, *(new if policy.policy == effects else ()))))
-        found.append(policy.model_copy(update={"continues": chain[0].run} | ({"performed": done} if done else {})))
+        performed = tuple(dict.fromkeys((*policy.performed, *(new if policy.policy == effects else ()))))
+        changes = {"continues": chain[0].run} | ({"performed": performed} if performed else {})
+        found.append(policy.model_copy(update=changes))
     return tuple(found)
 """,
             ),

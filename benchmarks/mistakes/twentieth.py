@@ -13,10 +13,10 @@ TWENTIETH: Final = (
             (
                 "vm/machine/deliveries.py",
                 """\
-        driver, found = taken
+        driver, found = lease_and_run
 """,
                 """\
-        driver, _ = taken
+        driver, _ = lease_and_run
 """,
             ),
         ),
@@ -56,10 +56,10 @@ TWENTIETH: Final = (
             (
                 "vm/machine/caching.py",
                 """\
-        said = {name: value for name, value in settings.items() if value is not None}
+        model_settings = {name: value for name, value in settings.items() if value is not None}
 """,
                 """\
-        said = {name: value for name, value in settings.items() if value}
+        model_settings = {name: value for name, value in settings.items() if value}
 """,
             ),
         ),

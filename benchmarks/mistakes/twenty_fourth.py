@@ -83,10 +83,10 @@ TWENTY_FOURTH: Final = (
             (
                 "vm/machine/authority.py",
                 """\
-    if happened.kind == "resumed" or (happened.kind == "reconciled" and happened.note.get("verdict") == "done"):
+    if event.kind == "resumed" or (event.kind == "reconciled" and event.note.get("verdict") == "done"):
 """,
                 """\
-    if happened.kind == "resumed":
+    if event.kind == "resumed":
 """,
             ),
         ),
@@ -111,10 +111,10 @@ TWENTY_FOURTH: Final = (
             (
                 "vm/machine/caching.py",
                 """\
-        said = {name: value for name, value in settings.items() if value is not None}
+        model_settings = {name: value for name, value in settings.items() if value is not None}
 """,
                 """\
-        said = {name: value for name, value in settings.items() if value}
+        model_settings = {name: value for name, value in settings.items() if value}
 """,
             ),
         ),
@@ -153,10 +153,10 @@ TWENTY_FOURTH: Final = (
             (
                 "vm/machine/branches.py",
                 """\
-    said |= named(plan, own[0][1].name)
+    fields |= named(plan, own[0][1].name)
 """,
                 """\
-    said |= named(plan, failures[0][1].name)
+    fields |= named(plan, failures[0][1].name)
 """,
             ),
         ),

@@ -83,10 +83,10 @@ TWENTY_THIRD: Final = (
             (
                 "vm/machine/authority.py",
                 """\
-    if happened.kind == "resumed" or (happened.kind == "reconciled" and happened.note.get("verdict") == "done"):
+    if event.kind == "resumed" or (event.kind == "reconciled" and event.note.get("verdict") == "done"):
 """,
                 """\
-    if happened.kind == "resumed":
+    if event.kind == "resumed":
 """,
             ),
         ),

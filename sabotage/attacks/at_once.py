@@ -175,13 +175,13 @@ class _Meeting:
     def after(self) -> str:
         """Make the second call after the first."""
         one, other = self._processes()
-        return self._told(one, _answer(self.first, one), _answer(self.second, other))
+        return self._outcome(one, _answer(self.first, one), _answer(self.second, other))
 
     def before(self) -> str:
         """Make the second call before the first."""
         one, other = self._processes()
         second = _answer(self.second, other)
-        return self._told(one, _answer(self.first, one), second)
+        return self._outcome(one, _answer(self.first, one), second)
 
     def within(self, number: int) -> str | None:
         """Make the second call before a statement of the first; None if the first has fewer statements."""
@@ -192,7 +192,7 @@ class _Meeting:
         if not answers:
             return None
         second = _answer(self.second, other) if answers[0] is None else answers[0]
-        return self._told(one, first, second)
+        return self._outcome(one, first, second)
 
     @contextmanager
     def _between(self, store: Journal, number: int, act: Callable[[], None]) -> Iterator[None]:
@@ -208,9 +208,9 @@ class _Meeting:
         one, other = self.stores
         return _Process("ann", one, stage), _Process("bob", other, stage)
 
-    def _told(self, one: _Process, first: str | None, second: str | None) -> str:
-        told = f"{first}; {second}; {_content(self.stores[1], one.stage)}"
-        return told.replace(one.stage.program, "")
+    def _outcome(self, one: _Process, first: str | None, second: str | None) -> str:
+        text = f"{first}; {second}; {_content(self.stores[1], one.stage)}"
+        return text.replace(one.stage.program, "")
 
 
 class _MeetingThreads(_Meeting):
@@ -245,7 +245,7 @@ class _BetweenLocks:
         """Return a lock around another one."""
 
         @contextmanager
-        def held() -> Iterator[None]:
+        def interrupted() -> Iterator[None]:
             self._pass()
             with lock:
                 yield
@@ -253,7 +253,7 @@ class _BetweenLocks:
 
         class Lock:
             def __enter__(self) -> None:
-                self._held = held()
+                self._held = interrupted()
                 self._held.__enter__()
 
             def __exit__(self, *error: Any) -> bool | None:
@@ -295,13 +295,13 @@ def _answer(call: str, own: _Process) -> str | None:
 def _content(store: Journal, stage: _Stage) -> str:
     """Return what the store has of the runs, and at the end who may have them, with which numbers."""
     runs = [stage.run(name) for name in ("one", "two", "new")]
-    told: list[Any] = [store.opened() & {stage.breaker}, store.switches(stage.breaker)]
+    content: list[Any] = [store.opened() & {stage.breaker}, store.switches(stage.breaker)]
     for run in runs:
-        told += [store.row(run), store.head(run), store.read(run), store.kept(run), store.vault.get(run)]
-    told.append(store.claim("later", LATE, LEASE, 9, [stage.program]))
+        content += [store.row(run), store.head(run), store.read(run), store.kept(run), store.vault.get(run)]
+    content.append(store.claim("later", LATE, LEASE, 9, [stage.program]))
     for run in runs:
         try:
-            told.append(store.acquire(run, "later", LATE, LEASE))
+            content.append(store.acquire(run, "later", LATE, LEASE))
         except JournalError as error:
-            told.append(type(error).__name__)
-    return repr(told)
+            content.append(type(error).__name__)
+    return repr(content)

@@ -205,10 +205,13 @@ class _Editor:
         if head is None or type(head.digest) is not bytes or type(head.seq) is not int:
             return snapshot
         other = stranger().sign_head(self._run, head.seq, head.digest)
-        made: list[Any] = [None, "text", other]
+        signatures: list[Any] = [None, "text", other]
         if type(head.signature) is bytes:
-            made += [head.signature[:63], flipped(head.signature, self._random.randrange(len(head.signature) * 8))]
-        return snapshot._replace(head=head._replace(signature=self._random.choice(made)))
+            signatures += [
+                head.signature[:63],
+                flipped(head.signature, self._random.randrange(len(head.signature) * 8)),
+            ]
+        return snapshot._replace(head=head._replace(signature=self._random.choice(signatures)))
 
     def document(self, snapshot: StoreSnapshot) -> StoreSnapshot:
         """Edit a document, or remove it."""
@@ -361,6 +364,6 @@ def _hold_verdict(case: Case, found: Verdict, stored: StoredRun, receipts: list[
     """Check the contents of a verdict on a sound run."""
     signer = found.signed_by in (case.key.id, stranger().id) if keys else found.signed_by is None
     case.hold(signer, Invariant.TAMPERING, f"the head is called signed by {found.signed_by}")
-    said = (found.run, found.records, found.receipts)
+    found_values = (found.run, found.records, found.receipts)
     due = (stored.run, len(stored.entries), len(receipts))
-    case.hold(said == due, Invariant.TAMPERING, f"the verdict says {said}, and it is {due}")
+    case.hold(found_values == due, Invariant.TAMPERING, f"the verdict says {found_values}, and it is {due}")

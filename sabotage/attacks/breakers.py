@@ -145,8 +145,8 @@ class _Model:
     def _breaker_of(self, program: str) -> str | None:
         """Return an open breaker that a program comes to."""
         tool = TOOLS[0] if program == "outer" else program
-        asked = [f"tool:{tool}", f"program:{program}", f"program:{tool}"]
-        return next((name for name in asked if name in self.open), None)
+        names = [f"tool:{tool}", f"program:{program}", f"program:{tool}"]
+        return next((name for name in names if name in self.open), None)
 
     def _run(self, program: str, answer: str) -> None:
         case, run = self.case, self.case.run_id()
@@ -203,8 +203,8 @@ class _Model:
             TOOLS[0] if program == "outer" else program for program in freed.values() if not self._breaker_of(program)
         ]
         found = {lease.run: case.do(self.machine.go_on(lease)) for lease in case.do(self.machine.claim(MOST_MOVES))}
-        said = f"{len(found)} runs went on of {len(freed)} that were held by it"
-        case.hold(found.keys() == freed.keys(), Invariant.KEPT, said)
+        message = f"{len(found)} runs went on of {len(freed)} that were held by it"
+        case.hold(found.keys() == freed.keys(), Invariant.KEPT, message)
         self.failures.subtract({tool: self.failures[tool] for tool in going})  # each of these calls succeeds
         called = Counter(self.world.called)
         called.subtract(before)
@@ -434,8 +434,8 @@ class BreakersAround(Attack):
         if not is_around:
             case.hold(run.is_over and called > 0, Invariant.KEPT, f"`{breaker}` holds a program that has no part in it")
             return
-        said = f"with an open breaker `{breaker}` a run is {run.status}, held by {run.held_by}, after {called} calls"
-        case.hold(not called and run.held_by == breaker, self.invariant, said)
+        message = f"with an open breaker `{breaker}` a run is {run.status}, held by {run.held_by}, after {called} calls"
+        case.hold(not called and run.held_by == breaker, self.invariant, message)
         case.act(f"close `{breaker}`, and take up what is due")
         store.switch(Switch(breaker, False, 1.0, "", "ann"))
         again = ExecutionVM(world, world, store, checker=None, **options)

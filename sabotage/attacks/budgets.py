@@ -142,7 +142,7 @@ class StallsAtTheEdge(_Edge):
 def _in_loops(target: Target) -> list[str]:
     """Return the steps in loops, without `end` steps; a call that is a whole body can't be bounded."""
     steps = target.plan.steps
-    bounded = {step["id"] for held in lists_in(target.program.to_dict()).values() for step in held}
+    bounded = {step["id"] for inner_steps in lists_in(target.program.to_dict()).values() for step in inner_steps}
     after = {step.position: _targets(step) for step in steps}
 
     def reached(start: int) -> set[int]:
@@ -230,8 +230,8 @@ class EverythingFails(Attack):
             among = wrong_answers(case.target, call) if manner == "wrong" else None
             if among is None:
                 return CallAnswer("fails", "it broke")
-            said = case.pick(f"wrong: {call.id}", among)
-            return CallAnswer(said["does"], said["value"])
+            answer = case.pick(f"wrong: {call.id}", among)
+            return CallAnswer(answer["does"], answer["value"])
 
         trial.world.decides.append(decide)
         run = trial.finish()
@@ -299,8 +299,10 @@ class RetriesAfterCrash(Attack):
         has_waves = any(step.is_parallel for step in trial.target.plan.steps)
         if has_waves or any(record["kind"] == "doubt" for record in trial.oracle.records):
             return
-        said, due = [(one.status, one.reason, one.steps) for one in (ended, run)]
-        trial.case.hold(said == due, self.invariant, f"without a crash the run ends {due}, and after one {said}")
+        ended_values, due = [(one.status, one.reason, one.steps) for one in (ended, run)]
+        trial.case.hold(
+            ended_values == due, self.invariant, f"without a crash the run ends {due}, and after one {ended_values}"
+        )
 
 
 def _retry(data: dict[str, Any], attempts: int, steps: int | None = None) -> None:

@@ -15,7 +15,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.machines import WatchedStore
 from stepward.sabotage.playing.points import Points
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.playing.world import AroundTools, ProcessTools, WorldClock, given
+from stepward.sabotage.playing.world import AroundTools, ProcessTools, WorldClock, result_of
 from stepward.sabotage.target import Target
 from stepward.vm.machine.clock import SystemClock
 from stepward.vm.machine.plan import CallPlan
@@ -117,10 +117,10 @@ class _GoesOn(AroundTools[ProcessTools]):
         """Return the output of a tool."""
         asking, answer = await self._inner.met(name, args, context)
         if not can_go_on(asking.call):
-            return given(asking.call, answer)
+            return result_of(asking.call, answer)
         self._left -= 1
         if self._left != -1:
-            return given(asking.call, answer)
+            return result_of(asking.call, answer)
         self.call_plan = asking.call
         self.here.set()
         if self._form == FORMS[0]:
@@ -128,7 +128,7 @@ class _GoesOn(AroundTools[ProcessTools]):
         else:
             self._task = asyncio.current_task()
             await self._refuse_to_end()
-        return given(asking.call, answer)
+        return result_of(asking.call, answer)
 
     def _wait(self) -> None:
         self._threads.append(threading.current_thread())
@@ -187,7 +187,7 @@ class CallerCancelledInTool(Attack):
     def _play(self, trial: Trial, tools: _GoesOn, points: Points, form: str) -> Outcome:
         case = trial.case
         machine = trial.machine(points, around=lambda _: tools)
-        task = case.do(_begun(machine.run(case.target.program, trial.inputs, run_id=trial.run, by=trial.by), tools))
+        task = case.do(_start(machine.run(case.target.program, trial.inputs, run_id=trial.run, by=trial.by), tools))
         call = case.needs(tools.call_plan)
         case.act(f"the caller is cancelled while `{call.id}` runs, and {form} goes on")
         case.do(_cancelled(task))
@@ -207,12 +207,12 @@ class CallerCancelledInTool(Attack):
         return Outcome.BLOCKED
 
     def _recover(self, trial: Trial, call: CallPlan) -> None:
-        case, asked = trial.case, len(trial.world.asked)
+        case, calls_before = trial.case, len(trial.world.asked)
         case.act("a second machine recovers the run")
         try:
             case.do(trial.machine().recover(trial.run))
         except RunBusy:
-            case.hold(len(trial.world.asked) == asked, Invariant.ONCE, "a second machine has called something")
+            case.hold(len(trial.world.asked) == calls_before, Invariant.ONCE, "a second machine has called something")
             return
         raise Breach(Invariant.DRIVER, f"a second machine was given the run while `{call.id}` is under way")
 
@@ -231,7 +231,7 @@ def _tools(target: Target) -> Iterable[CallPlan]:
     return (call for call in target.calls.values() if not call.is_model)
 
 
-async def _begun(work: Awaitable[Any], tools: _GoesOn) -> asyncio.Future[Any]:
+async def _start(work: Awaitable[Any], tools: _GoesOn) -> asyncio.Future[Any]:
     """Start a run. Return the task once the call is under way, or the run has stopped without it."""
     task = asyncio.ensure_future(work)
     here = asyncio.ensure_future(tools.here.wait())

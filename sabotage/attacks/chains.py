@@ -94,8 +94,8 @@ class _Drawn:
             self.number += 1
             steps.append(self.pay(f"O-{self.number}", f"pay_{self.number}"))
             if self.chance.random() < 0.3:
-                told = {"to": "$mail", "order": f"O-{self.number}"}
-                steps.append({"id": f"tell_{self.number}", "type": "tool", "tool": "tell", "args": told})
+                args = {"to": "$mail", "order": f"O-{self.number}"}
+                steps.append({"id": f"tell_{self.number}", "type": "tool", "tool": "tell", "args": args})
         return steps
 
     def pay(self, order: str, name: str) -> dict[str, Any]:
@@ -247,8 +247,8 @@ class _Chain:
         run = self.case.do(self.machine.continue_run(self.last.id, _program(99, steps, None), ["mail"], grant=grant))
         self.granted.append(run.id)
         due = TOKENS + granted
-        said = f"a chain of {len(self._runs())} runs has {due} tokens, and has spent {self.world.asked}"
-        self.case.hold(self.world.asked == due, Invariant.BOUNDS, said)
+        message = f"a chain of {len(self._runs())} runs has {due} tokens, and has spent {self.world.asked}"
+        self.case.hold(self.world.asked == due, Invariant.BOUNDS, message)
 
     def _take_out_a_grant(self) -> None:
         """Let a run have its steps without a grant, with right digests: a verification has to notice."""
@@ -314,7 +314,7 @@ class CheckedForAnother(Attack):
     def play(self, case: Case) -> Outcome:
         """Continue under each rule, with each amount, and count payments."""
         for kind, reads in case.each("the rule, the amount", tuple(product(RULES, READS))):
-            given, type_of, is_checked = READS[reads]
+            reads_of_run, type_of, is_checked = READS[reads]
             tools = {"pay": {"effect": "write", "args": {"sum": AMOUNT}}}
             rule = {"name": "small first", "protects": {"tool": "pay"}, "requires": {"step": "small", "branch": "then"}}
             rule |= RULES[kind]
@@ -332,7 +332,7 @@ class CheckedForAnother(Attack):
             case.hold(run.status == INTERRUPTED, Invariant.BOUNDS, f"a run with too few steps is {run.status}")
             rest = Program.from_dict({**data, "name": "rest", "inputs": {"amount": type_of}, "steps": [pay]})
             case.act(f"check an amount under a rule that is {kind}, and pay {reads} in a continuation")
-            run = case.do(machine.continue_run("run", rest, given, grant={"steps": 9}))
-            said = f"after a check of 10, {paid} are paid in a continuation that reads {reads}: it is {run.status}"
-            case.hold(bool(paid) is (is_checked or kind != "fresh"), self.invariant, said)
+            run = case.do(machine.continue_run("run", rest, reads_of_run, grant={"steps": 9}))
+            message = f"after a check of 10, {paid} are paid in a continuation that reads {reads}: it is {run.status}"
+            case.hold(bool(paid) is (is_checked or kind != "fresh"), self.invariant, message)
         return Outcome.BLOCKED

@@ -149,7 +149,7 @@ class Interrupted:
         args = [json.loads(to_json(dict(one.args))) for one in calls]
         inputs = {f"{name}_{number}": {"default": value} for number, one in enumerate(args) for name, value in
                   one.items()} if form == "inputs" else {}  # fmt: skip
-        made = [
+        rest = [
             {
                 "id": f"rest_{number}",
                 "type": "tool",
@@ -162,13 +162,13 @@ class Interrupted:
             }
             for number, one in enumerate(calls)
         ]
-        steps: list[Data] = made
-        if form == "sub-steps" and made:
-            steps = [{"id": "rest_all", "type": "parallel", "parallel_steps": made, "on_error": "skip"}]
+        steps: list[Data] = rest
+        if form == "sub-steps" and rest:
+            steps = [{"id": "rest_all", "type": "parallel", "parallel_steps": rest, "on_error": "skip"}]
         known = self.target.program.to_dict()
-        said: Data = {name: known[name] for name in ("language", "tools") if name in known}
+        same_fields: Data = {name: known[name] for name in ("language", "tools") if name in known}
         steps.append({"id": "rest_end", "type": "end"})
-        return Program.from_dict({"name": "rest", **said, "inputs": inputs, "steps": steps, **more})
+        return Program.from_dict({"name": "rest", **same_fields, "inputs": inputs, "steps": steps, **more})
 
     def continued(self, program: Program, reads: Mapping[str, str] | None = None, **options: Any) -> Run | None:
         """Continue the run; None if the machine refuses that, and then nothing was written. Raises Breach."""

@@ -101,12 +101,12 @@ class _Twins:
         return self._random.choice(list(self._names.values()))
 
     def _entries(self, start: int) -> list[Entry]:
-        made = []
+        entries = []
         for seq in range(start, start + self._random.randint(1, 3)):
             self._number += 1
             record = f"record {self._number}\0".encode() * self._random.choice((1, 1, 60))
-            made.append(Entry(seq, record, digest_of(record)))
-        return made
+            entries.append(Entry(seq, record, digest_of(record)))
+        return entries
 
     def _signature(self) -> bytes | None:
         return self._random.choice((None, self._random.randbytes(64)))
@@ -122,7 +122,7 @@ class _Twins:
         ttl, signature, ready = self._random.choice(LEASES), self._signature(), self._ready()
         append = Append(run, -1, entries, status, self.now, self._random.random() < 0.5, signature, ready)
         due = self.model.create(run, entries, status, self.now, signature, program, holder, ttl, ready)
-        got = self._made(f"create {run}", lambda: self._store().create(append, program, holder, ttl), due)
+        got = self._compared(f"create {run}", lambda: self._store().create(append, program, holder, ttl), due)
         self._keep(got)
 
     def append(self) -> None:
@@ -135,7 +135,7 @@ class _Twins:
         entries, signature, ready = self._entries(expected + 1), self._signature(), self._ready()
         append = Append(run, expected, entries, status, self.now, self._random.random() < 0.5, signature, ready)
         due = self.model.append(run, expected, entries, status, self.now, signature, number, ready)
-        self._made(f"append to {run} behind {expected}", lambda: self._store().append(append, number), due)
+        self._compared(f"append to {run} behind {expected}", lambda: self._store().append(append, number), due)
 
     def acquire(self) -> None:
         """Request a lease, now or near the end of another holder's lease."""
@@ -144,41 +144,43 @@ class _Twins:
         if stored is not None and stored.ends and self._random.random() < 0.6:
             self.now = stored.ends + self._random.choice(BESIDE)
         due = self.model.acquire(run, holder, self.now, ttl)
-        self._keep(self._made(f"lease {run}", lambda: self._store().acquire(run, holder, self.now, ttl), due))
+        self._keep(self._compared(f"lease {run}", lambda: self._store().acquire(run, holder, self.now, ttl), due))
 
     def renew(self) -> None:
         """Renew a lease, the newest or an older one."""
         if self._leases:
             lease, ttl = self._random.choice(self._leases[-4:]), self._random.choice(LEASES)
             due = self.model.renew(lease, self.now, ttl)
-            self._made(f"renew {lease}", lambda: self._store().renew(lease, self.now, ttl), due)
+            self._compared(f"renew {lease}", lambda: self._store().renew(lease, self.now, ttl), due)
 
     def release(self) -> None:
         """Give a lease back, the newest or an older one."""
         if self._leases:
             lease = self._random.choice(self._leases[-4:])
-            self._made(f"release {lease}", lambda: self._store().release(lease), self.model.release(lease))  # type: ignore[func-returns-value]
+            self._compared(f"release {lease}", lambda: self._store().release(lease), self.model.release(lease))  # type: ignore[func-returns-value]
 
     def values(self) -> None:
         """Put values into the vault, some of them again."""
         run, count = self._run(), self._random.randint(1, 3)
         values = {self._random.choice(("x", "y", "token:pay:1:1")): self._random.randbytes(20) for _ in range(count)}
-        self._made(f"put values of {run}", lambda: self._store().vault.put(run, values), self.model.put(run, values))
+        self._compared(
+            f"put values of {run}", lambda: self._store().vault.put(run, values), self.model.put(run, values)
+        )
 
     def erase(self) -> None:
         """Erase the values of a run, also of one that has none; or those of two runs at once."""
         run, also = self._run(), self._run()
         if also < run:
             due = self.model.erase(run) + self.model.erase(also)
-            self._made(f"erase {run} and {also}", lambda: self._store().vault.erase_all([run, also]), due)
+            self._compared(f"erase {run} and {also}", lambda: self._store().vault.erase_all([run, also]), due)
         else:
-            self._made(f"erase {run}", lambda: self._store().vault.erase(run), self.model.erase(run))
+            self._compared(f"erase {run}", lambda: self._store().vault.erase(run), self.model.erase(run))
 
     def document(self) -> None:
         """Put a document, perhaps again."""
         digest = f"{self._names['a']}-{self._random.choice('pq')}"
         text = self.model.documents.setdefault(digest, digest.encode() * 3)
-        self._made("put a document", lambda: self._store().put_document(digest, text), None)
+        self._compared("put a document", lambda: self._store().put_document(digest, text), None)
 
     # -- upkeep ----------------------------------------------------------------------------------------------------
 
@@ -191,8 +193,8 @@ class _Twins:
         programs = chosen.sample(list(self._programs.values()), chosen.choice((0, 1, 2, 2)))
         seqs = {run: len(stored.entries) - chosen.choice((0, 1, 1, 2)) for run, stored in self.model.runs.items()}
         passed = {run: seq for run, seq in seqs.items() if chosen.random() < 0.3}
-        asked = (holder, self.now, chosen.choice(LEASES), chosen.choice((1, 2, 9)), programs, passed)
-        for lease in self._made(f"claim {asked[3:]}", lambda: self._store().claim(*asked), self.model.claim(*asked)):
+        args = (holder, self.now, chosen.choice(LEASES), chosen.choice((1, 2, 9)), programs, passed)
+        for lease in self._compared(f"claim {args[3:]}", lambda: self._store().claim(*args), self.model.claim(*args)):
             self._keep(lease)
 
     def _head(self) -> Head:
@@ -208,25 +210,27 @@ class _Twins:
     def sign(self) -> None:
         """Sign a head anew."""
         head = self._head()
-        self._made(f"sign {head[:2]} anew", lambda: self._store().sign(head), self.model.sign(head))
+        self._compared(f"sign {head[:2]} anew", lambda: self._store().sign(head), self.model.sign(head))
 
     def prune(self) -> None:
         """Prune a run, perhaps again."""
-        head, kept = self._head(), self._random.randbytes(9)
-        self._made(f"prune {head[:2]}", lambda: self._store().prune(head, kept), self.model.prune(head, kept))
+        head, pruned = self._head(), self._random.randbytes(9)
+        self._compared(f"prune {head[:2]}", lambda: self._store().prune(head, pruned), self.model.prune(head, pruned))
 
     def switch(self) -> None:
         """Open or close a breaker."""
         self._number += 1
-        said = (self._random.random() < 0.6, self.now, f"switch {self._number}", self._random.choice(HOLDERS))
-        switch = Switch(self._random.choice(self._breakers), *said)
-        self._made(f"switch {switch[:2]}", lambda: self._store().switch(switch), self.model.switch(switch))
+        fields = (self._random.random() < 0.6, self.now, f"switch {self._number}", self._random.choice(HOLDERS))
+        switch = Switch(self._random.choice(self._breakers), *fields)
+        self._compared(f"switch {switch[:2]}", lambda: self._store().switch(switch), self.model.switch(switch))
 
     def hold(self) -> None:
         """Hold a run by a breaker, under its newest lease or an older one."""
         if self._leases:
             lease, name = self._random.choice(self._leases[-4:]), self._random.choice(self._breakers)
-            self._made(f"hold {lease} by {name}", lambda: self._store().hold(lease, name), self.model.hold(lease, name))
+            self._compared(
+                f"hold {lease} by {name}", lambda: self._store().hold(lease, name), self.model.hold(lease, name)
+            )
 
     def freeze(self) -> None:
         """Take a snapshot, or look at the last one, which has to be what the store was then."""
@@ -255,7 +259,7 @@ class _Twins:
         if isinstance(lease, Lease):
             self._leases.append(lease)
 
-    def _made(self, what: str, call: Callable[[], Any], due: Any) -> Any:
+    def _compared(self, what: str, call: Callable[[], Any], due: Any) -> Any:
         self._case.log(f"{what}, at {self.now - ROOM:g} s")
         self._case.count()
         failing = self._failing(what)
@@ -299,12 +303,12 @@ class _Twins:
         statuses = chosen.choice((None, [], ["RUNNING"], ["SUCCESS", "SUSPENDED"], list(STATUSES)))
         since = chosen.choice((None, None, self.now, *(stored.started for stored in model.runs.values())))
         limit = chosen.choice((None, None, 0, 1, 2, 9))
-        said = f"runs of {statuses} since {since}, {limit} at most"
+        question = f"runs of {statuses} since {since}, {limit} at most"
         rows = store.rows(None if statuses is None else iter(statuses), program=program, since=since, limit=limit)
-        self._same(said, rows, model.rows(statuses, program, since, limit))
+        self._same(question, rows, model.rows(statuses, program, since, limit))
         mine = set(self._names.values())
         ours = [row for row in store.rows(statuses, since=since) if row.run in mine]
-        self._same(said, ours, model.rows(statuses, None, since, None))
+        self._same(question, ours, model.rows(statuses, None, since, None))
         names = [name for name in itertools.islice(store.names(), MANY * 3) if name in mine]
         self._same("names", names, list(model.runs))
         self._same("pruned", [name for name in store.pruned() if name in mine], model.pruned())
@@ -411,16 +415,16 @@ class ManyRuns(Attack):
     def play(self, case: Case) -> Outcome:
         """Create runs, and check that each is listed."""
         prefix = case.run_id()
-        made = [f"{prefix}-{number}" for number in range(MANY)]
-        for number, run in enumerate(made):
+        runs = [f"{prefix}-{number}" for number in range(MANY)]
+        for number, run in enumerate(runs):
             entry = Entry(0, run.encode(), digest_of(run.encode()))
             append = Append(run, -1, [entry], "SUCCESS", ROOM + number, False)
             case.hold(case.store.create(append, prefix, "ann", 1.0) is not None, self.invariant, "a run was not made")
         case.count(MANY)
         named = [name for name in _bounded(case.store) if name.startswith(f"{prefix}-")]
-        case.hold(named == made, self.invariant, f"of {MANY} runs {len(named)} are named")
+        case.hold(named == runs, self.invariant, f"of {MANY} runs {len(named)} are named")
         listed = [row.run for row in case.store.rows(program=prefix)]
-        case.hold(listed == made, self.invariant, f"of {MANY} runs {len(listed)} are listed")
+        case.hold(listed == runs, self.invariant, f"of {MANY} runs {len(listed)} are listed")
         return Outcome.ABSORBED
 
 

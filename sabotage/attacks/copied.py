@@ -200,9 +200,9 @@ class StoreCopied(Attack):
             HISTORIES[history](stage)
             case.act(f"copy a store where a run {history}")
             copy = MemoryJournal()
-            told = {one.run: one.why for one in copy_runs(stage.store, copy, stored_due(stage.store))}
+            reasons = {one.run: one.why for one in copy_runs(stage.store, copy, stored_due(stage.store))}
             runs = [row.run for row in stage.store.rows()]
-            case.hold(told == dict.fromkeys(runs), self.invariant, f"of the runs {runs} is told {told}")
+            case.hold(reasons == dict.fromkeys(runs), self.invariant, f"of the runs {runs} is told {reasons}")
             for run in runs:
                 self._compare(stage, copy, run)
             for run in runs:

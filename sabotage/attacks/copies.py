@@ -118,7 +118,7 @@ class JournalUnderAnotherId(Attack):
         how = case.pick("the copy is", st.sampled_from(["read", "recovered", "resumed", "cancelled", "asked for"]))
         case.needs(how != "resumed" or run.suspensions)
         machine = ghost.machine(key=key)
-        asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+        requests: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
             "read": lambda: machine.get(copy),
             "recovered": lambda: machine.recover(copy),
             "resumed": lambda: machine.resume(
@@ -127,7 +127,7 @@ class JournalUnderAnotherId(Attack):
             "cancelled": lambda: machine.cancel(copy),
             "asked for": lambda: machine.run(case.target.program, trial.inputs, run_id=copy, by=trial.by),
         }
-        refused(ghost, f"the copy is {how}", asked[how](), invariant=Invariant.IDENTITY, errors=(JournalError,))
+        refused(ghost, f"the copy is {how}", requests[how](), invariant=Invariant.IDENTITY, errors=(JournalError,))
         found = ghost.faults(trusts_key=has_key)
         case.hold(bool(found), Invariant.IDENTITY, "a journal under another id is called in order")
         return Outcome.BLOCKED
@@ -166,8 +166,8 @@ class JournalInAnotherStore(Attack):
         case.act(f"the run is copied to another store; the copy lacks {lacks}")
         ghost = ghost_of(trial, other)
         if lacks != "nothing":
-            asked = ghost.machine().recover(trial.run)
-            refused(ghost, "the copy is recovered", asked, invariant=Invariant.TAMPERING, errors=(JournalError,))
+            request = ghost.machine().recover(trial.run)
+            refused(ghost, "the copy is recovered", request, invariant=Invariant.TAMPERING, errors=(JournalError,))
             case.hold(bool(ghost.faults()), Invariant.TAMPERING, f"a journal without {lacks[4:]} is called in order")
             return Outcome.BLOCKED
         ghost.carry_on(ghost.reload())

@@ -235,27 +235,27 @@ class KilledWhileEnding(Attack):
 
         what = case.pick("what is asked for", st.sampled_from(["erase", "cancel"]))
         whole = Points()
-        trial, run = self._begun(case)
+        trial, run = self._start(case)
         case.needs(what != "cancel" or not run.is_over)
-        case.do(_asked(what, trial.machine(whole), run))
+        case.do(_request(what, trial.machine(whole), run))
         case.story.clear()
         for number in case.each("killed at point", range(len(whole.passed))):
-            trial, run = self._begun(case)
+            trial, run = self._start(case)
             effects = len(trial.world.effects)
             secrets = set(trial.store.vault.get(run.id))
             case.log(f"{what} the run")
             with suppress(Killed):
-                case.do(_asked(what, trial.machine(Points(number, case.log)), run))
+                case.do(_request(what, trial.machine(Points(number, case.log)), run))
             wait_for_leases(trial)
             found = trial.reload()
             if found.status == "RUNNING" and any(record["kind"] == "cancel" for record in trial.oracle.records):
                 trial.recovered()
             case.act(f"{what} the run again")
-            self._judge(case, trial, case.do(_asked(what, trial.machine(), run)), what, secrets)
+            self._judge(case, trial, case.do(_request(what, trial.machine(), run)), what, secrets)
             case.hold(len(trial.world.effects) == effects, Invariant.ENDINGS, "something happened while the run ended")
         return Outcome.ABSORBED
 
-    def _begun(self, case: Case) -> tuple[Trial, Run]:
+    def _start(self, case: Case) -> tuple[Trial, Run]:
         """Return a run that has ended, that waits, or whose process died, chosen by the attack."""
         from hypothesis import strategies as st
 
@@ -276,12 +276,12 @@ class KilledWhileEnding(Attack):
         case.hold(not faults, Invariant.REPLAY, f"an honest journal is called damaged: {faults[:1]}")
         if what == "erase":
             case.hold(not trial.store.vault.get(run.id), Invariant.ERASURE, "the vault still has what was erased")
-            gone = {name for record in trial.oracle.records for name in record["body"].get("references", ())}
+            erased = {name for record in trial.oracle.records for name in record["body"].get("references", ())}
             values = {name for name in secrets if not name.startswith("token:")}
-            case.hold(values <= gone, Invariant.ERASURE, "what was erased has no tombstone")
+            case.hold(values <= erased, Invariant.ERASURE, "what was erased has no tombstone")
 
 
-def _asked(what: str, machine: Machine, run: Run) -> Coroutine[Any, Any, Run]:
+def _request(what: str, machine: Machine, run: Run) -> Coroutine[Any, Any, Run]:
     return machine.cancel(run.id) if what == "cancel" else machine.erase(run.id)
 
 

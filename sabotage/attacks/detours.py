@@ -47,7 +47,7 @@ class Retarget(NamedTuple):
 
 def retargets(target: Target) -> list[Retarget]:
     """Return every change that makes a transition lead to a step that a rule selects."""
-    guarded = {target.plan.steps[position].id for position, _ in target.plan.watch.asked}
+    guarded = {target.plan.steps[position].id for position, _ in target.plan.watch.guarded}
     if not is_ruled(target):
         last = target.writes[-1]
         guarded = {step.id for step in target.plan.steps if last in step.calls}
@@ -188,9 +188,9 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
         return [outcome]
     args = portable(ready.args) if isinstance(ready, Call) else {}
     policies = list(plan.policy_documents)
-    said = {"args": args, "policies": policies, "tool": call.tool, **portable(_frozen(place))}
+    forged = {"args": args, "policies": policies, "tool": call.tool, **portable(_frozen(place))}
     key = idempotency_key(plan.digest, trial.run, name, visit, 1, state.frame)
-    intent = rejected | {"kind": "intent", "body": said, "note": {"attempt": 1, "performance": 1, "key": key}}
+    intent = rejected | {"kind": "intent", "body": forged, "note": {"attempt": 1, "performance": 1, "key": key}}
     return [intent, outcome]
 
 

@@ -36,9 +36,9 @@ MAIL: Final = {"type": "string", "sensitive": True}
 @cache
 def _program(door: str, place: str) -> Program:
     """Return a program that tells the secret to a tool, or asks a model, and copies what comes back."""
-    told: Step = {"id": "tell", "type": "tool", "tool": "send", "args": {"to": "$mail"}, "output_key": "told"}
-    asked: Step = {"id": "tell", "type": "llm", "prompt": "say", "output_key": "told"}
-    step = asked if door in ("a reply", "an error of a model") else told
+    tool_step: Step = {"id": "tell", "type": "tool", "tool": "send", "args": {"to": "$mail"}, "output_key": "told"}
+    model_step: Step = {"id": "tell", "type": "llm", "prompt": "say", "output_key": "told"}
+    step = model_step if door in ("a reply", "an error of a model") else tool_step
     copied: Step = {"id": "copy", "type": "set", "set": {"kept": "$told"}}
     other: Step = {"id": "other", "type": "set", "set": {"x": 1}}
     data: dict[str, Any] = {"name": "doors", "language": 2, "inputs": {"mail": MAIL}, "tools": TOOLS}

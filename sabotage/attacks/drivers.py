@@ -152,13 +152,13 @@ class TwoTasks(DriverAttack):
     def play(self, case: Case) -> Outcome:
         """Check that the second task is refused and does nothing, and that the first one finishes."""
         passed = Trial(case, faults=False).rehearse(to_its_end=False).passed
-        made = next(number for number, name in enumerate(passed) if name.startswith("after the append"))
+        first_append = next(number for number, name in enumerate(passed) if name.startswith("after the append"))
         whole = Points()
-        trial = _begun(case, made)
+        trial = _dead_run(case, first_append)
         case.do(trial.machine(whole).recover(trial.run))
         case.story.clear()
         for number in case.each("the driver stands still at point", range(len(whole.passed))):
-            trial = _begun(case, made)
+            trial = _dead_run(case, first_append)
             with paused(trial, number, work=lambda machine: machine.recover(trial.run)) as process:  # noqa: B023
                 found = trial.found()
                 if found is None or found.status != "RUNNING" or not _is_leased(trial):
@@ -171,7 +171,7 @@ class TwoTasks(DriverAttack):
         return Outcome.BLOCKED
 
 
-def _begun(case: Case, number: int) -> Trial:
+def _dead_run(case: Case, number: int) -> Trial:
     """Return a run whose process died at a point, and whose lease is over."""
     trial = Trial(case, faults=False)
     with suppress(Killed):
@@ -217,9 +217,11 @@ class StaleDriver(DriverAttack):
             case.log("its lease ends, and another machine takes the run over")
             trial.oracle.forget()
             ended = trial.carry_on(trial.found() or trial.start())
-            head, asked = _head(trial), len(trial.world.asked)
+            head, calls_before = _head(trial), len(trial.world.asked)
             result = process.go_on()
-            case.hold(len(trial.world.asked) == asked, Invariant.ONCE, "a driver that was fenced has called something")
+            case.hold(
+                len(trial.world.asked) == calls_before, Invariant.ONCE, "a driver that was fenced has called something"
+            )
             case.hold(_head(trial) == head, Invariant.DRIVER, "a record of a driver that was fenced has landed")
             is_told = isinstance(result, Run) and result.status == ended.status
             case.hold(is_told, Invariant.DRIVER, f"a driver that was fenced came to {result}")
@@ -313,10 +315,10 @@ class CancelledAnywhere(DriverAttack):
             outcome = Outcome.ABSORBED
             case.act("somebody cancels the run")
             case.do(trial.machine().cancel(trial.run))
-            length, asked = _head(trial).seq, len(trial.world.asked)
+            length, calls_before = _head(trial).seq, len(trial.world.asked)
             result = process.go_on()
             case.hold(isinstance(result, Run), Invariant.ENDINGS, f"the driver of a cancelled run came to {result}")
-            models = sum(one.asking.call.is_model for one in trial.world.asked[asked:])
+            models = sum(one.asking.call.is_model for one in trial.world.asked[calls_before:])
             is_heard = models <= max(sum(call.is_model for call in step.calls) for step in case.target.plan.steps)
             case.hold(is_heard, Invariant.ENDINGS, f"models were asked {models} times after the run was cancelled")
             late = [

@@ -93,11 +93,11 @@ class SecretEchoed(Attack):
                 raise Breach(Invariant.SECRECY, f"the model is told by `{asking.call.id}` what an output repeated")
             if not secrets or not _can_repeat(asking.call):
                 return honest(case, asking, hidden)
-            said = SPELLINGS[spelling](secrets[0])
-            output = next((one for one in (SHAPES[shape](said), said) if _fits(asking.call, one)), None)
+            spelled = SPELLINGS[spelling](secrets[0])
+            output = next((one for one in (SHAPES[shape](spelled), spelled) if _fits(asking.call, one)), None)
             if output is None or not case.pick(f"{asking.name} repeats", st.booleans()):
                 return honest(case, asking, hidden)
-            repeated.append(said)
+            repeated.append(spelled)
             return CallAnswer("returns", output)
 
         trial.world.decides.append(decide)
@@ -107,15 +107,15 @@ class SecretEchoed(Attack):
         _search(trial, run, hidden, repeated)
         if repeated:
             case.log("erase the run")
-            gone = case.do(trial.machine().erase(run.id))
-            _search(trial, gone, hidden, repeated)
+            erased = case.do(trial.machine().erase(run.id))
+            _search(trial, erased, hidden, repeated)
             _search_vault(trial, repeated)
         return Outcome.BLOCKED if repeated else Outcome.NOT_APPLICABLE
 
 
 def _tells(text: str, hidden: Hidden, repeated: list[str]) -> bool:
     return hidden.found_in(text) or any(
-        form in text for said in repeated for form in (said, json.dumps(said)[1:-1], to_json(said)[1:-1])
+        form in text for spelled in repeated for form in (spelled, json.dumps(spelled)[1:-1], to_json(spelled)[1:-1])
     )
 
 
@@ -131,7 +131,7 @@ def _search(trial: Trial, run: Run, hidden: Hidden, repeated: list[str]) -> None
 
 def _search_vault(trial: Trial, repeated: list[str]) -> None:
     stored = b"".join(trial.store.inner.vault.get(trial.run).values())
-    if any(said.encode() in stored for said in repeated):
+    if any(spelled.encode() in stored for spelled in repeated):
         raise Breach(Invariant.SECRECY, "the vault has what an output repeated of a value that was erased")
 
 
@@ -171,20 +171,20 @@ class ComputedEchoed(Attack):
         return Outcome.BLOCKED
 
     def _play(self, case: Case, program: Program, what: str, number: Decimal | int) -> None:
-        said = as_text(number)
+        written = as_text(number)
         store = MemoryJournal()
 
         def repeat() -> Any:
-            return {"text": f"it is {said}!", "number": number, "list": [said]}
+            return {"text": f"it is {written}!", "number": number, "list": [written]}
 
         options = {"random": case.random, **case.weakness.options}
         machine = ExecutionVM({"repeat": repeat}, None, store, checker=None, **options)
-        case.act(f"{what}, which is {said}")
+        case.act(f"{what}, which is {written}")
         run = case.do(machine.run(program, {"n": NUMBER}, run_id="run"))
         case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}: {run.error}")
-        digits = said.lstrip("-").encode()
+        digits = written.lstrip("-").encode()
         for entry in store.read("run"):
-            case.hold(digits not in entry.record, self.invariant, f"record {entry.seq} has {said}")
+            case.hold(digits not in entry.record, self.invariant, f"record {entry.seq} has {written}")
         case.do(machine.erase("run"))
         case.hold(not store.vault.get("run"), Invariant.ERASURE, "the vault has values after the erasure")
 
@@ -250,17 +250,17 @@ class OneOfMany(Attack):
         chance = Random(f"of many {case.seed()}")
         for count in case.each("the values", COUNTS):
             cards = [_card(chance) for _ in range(count)]
-            said = {card: spell(card) for card, spell in zip(cards, SPELLINGS.values(), strict=False)}
+            spellings = {card: spell(card) for card, spell in zip(cards, SPELLINGS.values(), strict=False)}
             store = MemoryJournal()
             options = {"random": case.random, **case.weakness.options}
-            book = lambda card: said.get(card, "well")  # noqa: B023, E731
+            book = lambda card: spellings.get(card, "well")  # noqa: B023, E731
             machine = ExecutionVM({"book": book}, None, store, checker=None, **options)
-            case.act(f"run over {count} cards, of which {len(said)} are repeated")
+            case.act(f"run over {count} cards, of which {len(spellings)} are repeated")
             run = case.do(machine.run(OF_MANY, {"cards": cards}, run_id="run"))
             case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}: {run.error}")
             bodies = [json.loads(entry.record)["body"] for entry in store.read("run")]
             outputs = [body["output"] for body in bodies if body.get("step") == "book" and "output" in body]
-            for spelling, text, output in zip(SPELLINGS, said.values(), outputs, strict=False):
+            for spelling, text, output in zip(SPELLINGS, spellings.values(), outputs, strict=False):
                 case.hold(output != text, self.invariant, f"one of {count} values stands {spelling} in the journal")
             others = outputs[len(SPELLINGS) :]
             case.hold(others == ["well"] * len(others), Invariant.DATA, "an output without a sensitive value is sealed")

@@ -121,10 +121,10 @@ class OddRequests(Attack):
         options = {"random": case.random, "clock": ManualClock(), **case.weakness.options, **more}
         return ExecutionVM({"ask": ask}, journal=store, checker=None, **options)
 
-    def _refuse(self, case: Case, what: str, inputs: Any = None, **said: Any) -> None:
+    def _refuse(self, case: Case, what: str, inputs: Any = None, **options: Any) -> None:
         store, called = MemoryJournal(), list[str]()
         case.act(f"start a run with {what}")
-        _refused(case, what, self._machine(case, store, called).run(_asks(), inputs or {}, run_id="r", **said))
+        _refused(case, what, self._machine(case, store, called).run(_asks(), inputs or {}, run_id="r", **options))
         case.hold(not called and store.row("r") is None, self.invariant, f"{what} is refused, and a run was made")
 
     def _refuse_later(self, case: Case, name: Any) -> None:
@@ -174,8 +174,8 @@ class OddRequests(Attack):
     def _one_policy(self, case: Case) -> None:
         """Check that a policy alone holds as one in a list."""
         policy, called = Policy.from_dict({"policy": "none", "allow": [{"tool": "other"}]}), list[str]()
-        for given in (policy, [policy]):
-            run = case.do(self._machine(case, MemoryJournal(), called, policy=given).run(_asks()))
+        for policies in (policy, [policy]):
+            run = case.do(self._machine(case, MemoryJournal(), called, policy=policies).run(_asks()))
             case.hold(run.status == "FAILED" and not called, Invariant.PERMISSION, "a policy alone does not hold")
 
 
@@ -222,7 +222,7 @@ class _Sly(str):
         return True
 
 
-def _told(content: Any, tokens: Any = 3, cost: Any = 2, model: Any = "m") -> Callable[[], Any]:
+def _replies_with(content: Any, tokens: Any = 3, cost: Any = 2, model: Any = "m") -> Callable[[], Any]:
     return lambda: ModelReply(content, tokens, cost, model)
 
 
@@ -234,30 +234,30 @@ def _raises(error: BaseException) -> Callable[[], Any]:
 
 
 NUMBER: Final[tuple[tuple[str, Callable[[], Any], ExpectedResult], ...]] = (
-    ("a number", _told(5), ExpectedResult("success", value=5, tokens=3, cost=2)),
-    ("a number as JSON", _told(" 0.50 "), ExpectedResult("success", value=Decimal("0.5"), tokens=3, cost=2)),
-    ("no number", _told("NaN"), UNFIT),
-    ("no end", _told("Infinity"), UNFIT),
-    ("an exponent", _told("1e999999999"), UNFIT),
-    ("a truth", _told("true"), UNFIT),
-    ("a text", _told('"5"'), UNFIT),
-    ("two values", _told("5 6"), UNFIT),
-    ("deep JSON", _told("[" * 100_000), UNFIT),
-    ("a text that lies", _told(_Sly("7")), ExpectedResult("success", value=7, tokens=3, cost=2)),
+    ("a number", _replies_with(5), ExpectedResult("success", value=5, tokens=3, cost=2)),
+    ("a number as JSON", _replies_with(" 0.50 "), ExpectedResult("success", value=Decimal("0.5"), tokens=3, cost=2)),
+    ("no number", _replies_with("NaN"), UNFIT),
+    ("no end", _replies_with("Infinity"), UNFIT),
+    ("an exponent", _replies_with("1e999999999"), UNFIT),
+    ("a truth", _replies_with("true"), UNFIT),
+    ("a text", _replies_with('"5"'), UNFIT),
+    ("two values", _replies_with("5 6"), UNFIT),
+    ("deep JSON", _replies_with("[" * 100_000), UNFIT),
+    ("a text that lies", _replies_with(_Sly("7")), ExpectedResult("success", value=7, tokens=3, cost=2)),
     ("plain text for a reply", lambda: "5", FAILS),
     ("None for a reply", lambda: None, FAILS),
-    ("an unknown cost", _told(5, cost=None), ExpectedResult("skipped", "Unexpected", tokens=3)),
-    ("a cost below zero", _told(5, cost=-7), ExpectedResult("success", value=5, tokens=3)),
-    ("a cost that is no number", _told(5, cost=float("nan")), ExpectedResult("success", value=5, tokens=3)),
+    ("an unknown cost", _replies_with(5, cost=None), ExpectedResult("skipped", "Unexpected", tokens=3)),
+    ("a cost below zero", _replies_with(5, cost=-7), ExpectedResult("success", value=5, tokens=3)),
+    ("a cost that is no number", _replies_with(5, cost=float("nan")), ExpectedResult("success", value=5, tokens=3)),
     (
         "a cost in cents",
-        _told(5, cost=Decimal("0.07")),
+        _replies_with(5, cost=Decimal("0.07")),
         ExpectedResult("success", value=5, tokens=3, cost=Decimal("0.07")),
     ),
-    ("tokens below zero", _told(5, tokens=-9), ExpectedResult("success", value=5, cost=2)),
-    ("tokens as a text", _told(5, tokens="many"), ExpectedResult("success", value=5, cost=2)),
-    ("tokens without end", _told(5, tokens=float("inf")), ExpectedResult("success", value=5, cost=2)),
-    ("very many tokens", _told(5, tokens=10**40), ExpectedResult("success", value=5, tokens=HUGE, cost=2)),
+    ("tokens below zero", _replies_with(5, tokens=-9), ExpectedResult("success", value=5, cost=2)),
+    ("tokens as a text", _replies_with(5, tokens="many"), ExpectedResult("success", value=5, cost=2)),
+    ("tokens without end", _replies_with(5, tokens=float("inf")), ExpectedResult("success", value=5, cost=2)),
+    ("very many tokens", _replies_with(5, tokens=10**40), ExpectedResult("success", value=5, tokens=HUGE, cost=2)),
     (
         "an error that costs",
         _raises(ModelFailed("no", ModelReply("", 4, 1, "m"))),
@@ -301,19 +301,19 @@ class RepliesAtTheEdge(Attack):
             run = case.do(_asking(case, _Adapter(reply)).run(_program(step, max_cost=10**9)))
             _compare(case, what, run, due)
             charged = (run.tokens, run.cost)
-            wanted = (due.tokens, due.cost)
-            case.hold(charged == wanted, self.invariant, f"{what}: {charged} are charged, not {wanted}")
+            expected = (due.tokens, due.cost)
+            case.hold(charged == expected, self.invariant, f"{what}: {charged} are charged, not {expected}")
         return Outcome.ABSORBED
 
     def _settings(self, case: Case) -> None:
         """Check what an adapter is told, and that it is not asked for a model that it does not have."""
         step = {"id": "ask", "type": "llm", "prompt": "?", "model": "large", "on_error": "skip"}
         for names, due in ((("large",), 1), (("small",), 0), ((), 0)):
-            adapter = _Adapter(_told("yes"), names)
+            adapter = _Adapter(_replies_with("yes"), names)
             run = case.do(_asking(case, adapter).run(_program({**step, "temperature": 0.5, "max_output_tokens": 9})))
-            told = [(one.model, one.temperature, one.max_output_tokens) for one in adapter.asked]
-            is_so = told == [("large", Decimal("0.5"), 9)] * due
-            case.hold(is_so, Invariant.DATA, f"an adapter for {names} is asked {told}")
+            settings = [(one.model, one.temperature, one.max_output_tokens) for one in adapter.asked]
+            is_so = settings == [("large", Decimal("0.5"), 9)] * due
+            case.hold(is_so, Invariant.DATA, f"an adapter for {names} is asked {settings}")
             case.hold(("ask.output" in run.view("tool")) is bool(due), Invariant.DATA, f"{names} give a reply")
 
 
@@ -339,9 +339,9 @@ def _asking(case: Case, adapter: _Adapter) -> ExecutionVM:
 def _compare(case: Case, what: str, run: Run, due: ExpectedResult, kind: str = "") -> None:
     """Compare the one attempt of a run with what has to come of it."""
     attempt = next(one for one in run.trace if one.kind == "attempt")
-    said = (attempt.outcome, attempt.error_name or "", attempt.output)  # type: ignore[union-attr]
-    wanted = (kind or due.kind, due.name, due.value)
-    case.hold(said == wanted, Invariant.DATA, f"{what}: the step comes to {said}, and not {wanted}")
+    found = (attempt.outcome, attempt.error_name or "", attempt.output)  # type: ignore[union-attr]
+    expected = (kind or due.kind, due.name, due.value)
+    case.hold(found == expected, Invariant.DATA, f"{what}: the step comes to {found}, and not {expected}")
 
 
 # -- tools ---------------------------------------------------------------------------------------------------------

@@ -266,13 +266,17 @@ class EndWithoutSuccess(Attack):
             world = _World(GOOD if is_met else way.world)
             case.log(f"{home} has the rule; " + ("what it requires succeeds" if is_met else name))
             run = _run(case, clock, world, _Setting(way, selector, home, way.good if is_met else way.given))
-            said = f"{to_json(freeze(dict(selector)))} {'succeeded' if is_met else 'did not succeed'}"
-            told = f"{said}, and the run ended {run.status} for {run.reason}: {run.error}"
-            case.hold(world.paid == is_met, self.invariant, f"{told}; it paid {world.paid} times")
-            case.hold((run.reason == "guardrail") is not is_met, self.invariant, told)
-            owed = "owed" in [rule for rule, _ in run.broken]
+            outcome_words = f"{to_json(freeze(dict(selector)))} {'succeeded' if is_met else 'did not succeed'}"
+            message = f"{outcome_words}, and the run ended {run.status} for {run.reason}: {run.error}"
+            case.hold(world.paid == is_met, self.invariant, f"{message}; it paid {world.paid} times")
+            case.hold((run.reason == "guardrail") is not is_met, self.invariant, message)
+            is_owed = "owed" in [rule for rule, _ in run.broken]
             is_due = is_met and "branch" not in selector
-            case.hold(owed == is_due, self.invariant, f"{said}, and its consequence is {'' if owed else 'not '}owed")
+            case.hold(
+                is_owed == is_due,
+                self.invariant,
+                f"{outcome_words}, and its consequence is {'' if is_owed else 'not '}owed",
+            )
 
 
 class _Setting(NamedTuple):
@@ -283,9 +287,9 @@ class _Setting(NamedTuple):
 
     def rules(self) -> list[dict[str, Any]]:
         """Return a rule that requires a success, and one that wants something after it."""
-        kept = {"name": "kept", "protects": {"tool": "pay"}, "requires": self.selector}
-        owed = {"name": "owed", "followed_by": {"first": self.selector, "then": {"tool": "thank"}}, "ends": "any"}
-        return [kept] if "branch" in self.selector else [owed, kept]
+        requires = {"name": "kept", "protects": {"tool": "pay"}, "requires": self.selector}
+        follows = {"name": "owed", "followed_by": {"first": self.selector, "then": {"tool": "thank"}}, "ends": "any"}
+        return [requires] if "branch" in self.selector else [follows, requires]
 
     def program(self) -> Program:
         """Return the program: the way, a step that waits for a later policy, and the payment."""
@@ -296,13 +300,13 @@ class _Setting(NamedTuple):
             steps[-1] |= {"next_step": "then"}  # for some it is an arm, to which nothing leads by itself
         last = [then, *waits, {"id": "pay", "type": "tool", "tool": "pay"}]
         called = {"inputs": {}, "steps": [_check()]}
-        taken = {"inputs": {"n": {"type": "integer"}}, "steps": [_check()]}
+        inner = {"inputs": {"n": {"type": "integer"}}, "steps": [_check()]}
         data: dict[str, Any] = {
             "name": "ends",
             "language": 2,
             "inputs": {"given": {}, "hidden": {"type": "string", "sensitive": True}},
             "tools": {"look": dict(self.way.facts), **_TOOLS},
-            "programs": {"p": {"name": "p", **called}, "q": {"name": "q", **taken}},
+            "programs": {"p": {"name": "p", **called}, "q": {"name": "q", **inner}},
             "max_steps": 40,
             "steps": [*steps, *last],
         }

@@ -11,7 +11,7 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import WRITE
 from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
-from stepward.sabotage.playing.odd_values import NO_VALUES, made, strange
+from stepward.sabotage.playing.odd_values import NO_VALUES, strange, value_of
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
 from stepward.sabotage.playing.variants import variant
 from stepward.sabotage.playing.world import AroundTools
@@ -39,13 +39,13 @@ class InputsIllTyped(Attack):
     def play(self, case: Case) -> Outcome:
         """Spoil the inputs, and check that the run is refused if the reference refuses them."""
         trial = Trial(case, faults=False)
-        given = self._spoilt(case, trial.inputs)
+        inputs = self._spoilt(case, trial.inputs)
         target = case.target
         try:
-            Reference(target.program, target.policies, target.plan.waived).start(given)
+            Reference(target.program, target.policies, target.plan.waived).start(inputs)
         except ValueError:
-            return self._refused(trial, given)
-        trial.inputs = given
+            return self._refused(trial, inputs)
+        trial.inputs = inputs
         trial.finish()
         return Outcome.ABSORBED
 
@@ -60,13 +60,13 @@ class InputsIllTyped(Attack):
         name = case.pick("name", st.sampled_from(sorted(types)))
         if how == "missing":
             return {key: value for key, value in inputs.items() if key != name}
-        return {**inputs, name: made(case.pick("value", strange(case.target, types[name], is_reply=False)))}
+        return {**inputs, name: value_of(case.pick("value", strange(case.target, types[name], is_reply=False)))}
 
-    def _refused(self, trial: Trial, given: Mapping[str, Any]) -> Outcome:
+    def _refused(self, trial: Trial, inputs: Mapping[str, Any]) -> Outcome:
         case = trial.case
-        case.act(f"run the program with inputs that it does not take: {sorted(given)}")
+        case.act(f"run the program with inputs that it does not take: {sorted(inputs)}")
         try:
-            case.do(trial.machine().run(case.target.program, given, run_id=trial.run, by=trial.by))
+            case.do(trial.machine().run(case.target.program, inputs, run_id=trial.run, by=trial.by))
         except RunRefused:
             is_new = trial.store.inner.head(trial.run) is not None or trial.store.inner.vault.get(trial.run)
             case.hold(not trial.world.asked and not is_new, Invariant.REFUSAL, "a run that was refused left something")
@@ -120,17 +120,17 @@ class StrangeRunId(Attack):
 
         trial = Trial(case, faults=False)
         how = case.pick("id", st.sampled_from(sorted(_IDS)))
-        given: Any = _IDS[how](trial.run)
+        run_id: Any = _IDS[how](trial.run)
         case.act(f"start a run whose id is or has {how}")
-        is_good = isinstance(given, str) and 1 <= len(given) <= 200 and all(map(str.isprintable, given))
+        is_good = isinstance(run_id, str) and 1 <= len(run_id) <= 200 and all(map(str.isprintable, run_id))
         if is_good:
-            trial.run = given
+            trial.run = run_id
             run = trial.finish()
-            is_kept = run.id == given and trial.store.inner.head(given) is not None
+            is_kept = run.id == run_id and trial.store.inner.head(run_id) is not None
             case.hold(is_kept, Invariant.IDENTITY, f"the id with {how} is not the one that is kept")
             return Outcome.ABSORBED
         try:
-            case.do(trial.machine().run(case.target.program, trial.inputs, run_id=given, by=trial.by))
+            case.do(trial.machine().run(case.target.program, trial.inputs, run_id=run_id, by=trial.by))
         except RunRefused:
             case.hold(not trial.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
             return Outcome.BLOCKED
@@ -168,7 +168,7 @@ class _Delivered(Attack):
     def _output(self, trial: Trial, run: Run, step: str) -> Any:
         case, target = trial.case, trial.target
         among = target.once(("wrong", step), lambda: _wrong(target, target.calls[step].returns))
-        return made(case.pick(self._name(run, step), among))
+        return value_of(case.pick(self._name(run, step), among))
 
 
 class PayloadIllTyped(_Delivered):

@@ -51,8 +51,8 @@ def _some_run(trial: Trial) -> Run:
 
 def _values(trial: Trial) -> dict[str, bytes]:
     """Return the vault's sensitive values of the run, by reference, without tokens."""
-    held = trial.store.inner.vault.get(trial.run)
-    return {name: secret for name, secret in held.items() if not name.startswith("token:")}
+    secrets = trial.store.inner.vault.get(trial.run)
+    return {name: secret for name, secret in secrets.items() if not name.startswith("token:")}
 
 
 def _erase(trial: Trial) -> Run:
@@ -133,13 +133,13 @@ class VaultOfAnotherRun(ErasureAttack):
         machine = trial.machine()
         how = case.pick("the run is", st.sampled_from(["read", "recovered", "cancelled", "resumed"]))
         case.needs(how != "resumed" or run.suspensions)
-        asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+        requests: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
             "read": lambda: machine.get(trial.run),
             "recovered": lambda: machine.recover(trial.run),
             "cancelled": lambda: machine.cancel(trial.run),
             "resumed": lambda: machine.resume(run.suspensions[0].token, None, by=trial.settler),
         }
-        refused(trial, f"the run is {how}", asked[how](), invariant=Invariant.TAMPERING, errors=(JournalError,))
+        refused(trial, f"the run is {how}", requests[how](), invariant=Invariant.TAMPERING, errors=(JournalError,))
         case.hold(bool(trial.faults()), Invariant.TAMPERING, "a verification takes the values of another run")
         return Outcome.BLOCKED
 
@@ -170,13 +170,13 @@ class ErasedRunAskedFor(ErasureAttack):
             again = replay(trial.store.inner, trial.run)
             case.hold(again is not None and not again.faults, Invariant.REPLAY, "an erased run can't be replayed")
         else:
-            asked: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+            requests: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
                 "read": lambda: machine.get(trial.run),
                 "recovered": lambda: machine.recover(trial.run),
                 "cancelled": lambda: machine.cancel(trial.run),
                 "erased": lambda: machine.erase(trial.run),
             }
-            case.do(asked[how]())
+            case.do(requests[how]())
         run = trial.reload()
         shown = not_gone(run)
         case.hold(not shown, Invariant.ERASURE, f"`{shown[:1]}` can be read after its erasure")
@@ -188,8 +188,8 @@ class ErasedRunAskedFor(ErasureAttack):
 
     def _start(self, trial: Trial) -> None:
         target = trial.case.target
-        asked = trial.machine().run(target.program, trial.inputs, run_id=trial.run, by=trial.by)
-        refused(trial, "start it again", asked, invariant=Invariant.ERASURE, errors=(RunRefused,))
+        request = trial.machine().run(target.program, trial.inputs, run_id=trial.run, by=trial.by)
+        refused(trial, "start it again", request, invariant=Invariant.ERASURE, errors=(RunRefused,))
 
 
 def _marker(trial: Trial) -> str:

@@ -210,7 +210,7 @@ _SET: Final[Data] = {"type": "set", "set": {"y": "$x + 1"}}
 _TOOLS: Final[Data] = {"pay": {"effect": "write", "idempotent": True, "args": {"sum": {"type": "number"}}}}
 
 
-def _given(name: str, value: str) -> list[Data]:
+def _body(name: str, value: str) -> list[Data]:
     """Return a body that computes something, and gives it."""
     return [{"id": f"set_{name}", **_SET}, {"id": f"end_{name}", "type": "end", "output": {"is": value, "text": "a"}}]
 
@@ -219,15 +219,15 @@ def _given(name: str, value: str) -> list[Data]:
 def _decided() -> Program:
     """Return a program whose run has each kind of record that the machine decides on."""
     items: Data = {"type": "for_each", "items": "$list", "as": "one", "index_as": "at"}
-    told = [{"id": "tell", "type": "end", "output": {"at": "$at", "is": "$one + $t"}}]
+    ends = [{"id": "tell", "type": "end", "output": {"at": "$at", "is": "$one + $t"}}]
     summed: Data = {"id": "sum", "type": "set", "set": {"t": "$t + $one"}}
     listed: list[Data] = [{"id": "tell_2", "type": "end", "output": ["$one", "$at"]}]
     steps: list[Data] = [
         {"id": "first", "type": "set", "set": {"x": "$n * 2", "t": 0, "word": "'a'"}},
         {"id": "small", "type": "condition", "condition": "$x < 100", "then": "each", "otherwise": "last"},
-        {"id": "each", **items, "carry": {"t": "$t"}, "steps": [summed, *told]},
+        {"id": "each", **items, "carry": {"t": "$t"}, "steps": [summed, *ends]},
         {"id": "once", **items, "max_concurrency": 2, "steps": listed},
-        {"id": "both", "type": "parallel", "branches": {one: {"steps": _given(one, "$y")} for one in SIDES}},
+        {"id": "both", "type": "parallel", "branches": {one: {"steps": _body(one, "$y")} for one in SIDES}},
         {"id": "subs", "type": "parallel", "parallel_steps": [{"id": "pay_1", **_PAY}, {"id": "pay_2", **_PAY}]},
         {"id": "go", "type": "call", "program": "part", "args": {"x": "$x"}},
         {"id": "rest", "type": "wait", "seconds": 9},
@@ -237,7 +237,7 @@ def _decided() -> Program:
         if step["type"] != "condition":
             step["next_step"] = following["id"]
     inputs = {"n": {"type": "number"}, "list": {"type": "array", "items": {"type": "number"}, "maxItems": 3}}
-    part = {"inputs": {"x": {"type": "number"}}, "steps": _given("part", "$y * 2")}
+    part = {"inputs": {"x": {"type": "number"}}, "steps": _body("part", "$y * 2")}
     data = {"name": "decided", "language": 2, "inputs": inputs, "tools": _TOOLS, "programs": {"part": part}}
     return Program.from_dict({**data, "steps": steps})
 

@@ -49,8 +49,8 @@ class TornLog(Attack):
 
         pages = case.pick("pages of the log", st.sampled_from([4, 1000]))
         tear = case.pick("recovered from", st.integers(0, len(TEARS) - 1))
-        with temporary_stores() as made:
-            store = made.open(pages=pages)
+        with temporary_stores() as files:
+            store = files.open(pages=pages)
             whole = Trial(case, store=store, faults=False)
             whole.finish()
             case.story.clear()
@@ -59,31 +59,31 @@ class TornLog(Attack):
                     case.log(f"append {number} is torn: {kind.description}")
                     for image in _torn(store, number, kind):
                         case.count()
-                        self._look(case, made, store, number, image, whole.run)
-                self._recover(case, made, number, TEARS[tear], pages)
+                        self._look(case, files, store, number, image, whole.run)
+                self._recover(case, files, number, TEARS[tear], pages)
         return Outcome.ABSORBED
 
     def _look(
-        self, case: Case, made: StoreFiles, store: PhotographedJournal, number: int, image: Image, run: str
+        self, case: Case, files: StoreFiles, store: PhotographedJournal, number: int, image: Image, run: str
     ) -> None:
         """Check that a torn image has the run before or after the append."""
-        entries, head = made.glance(image, run)
+        entries, head = files.glance(image, run)
         ends = (store.ends[number - 1] if number else -1, store.ends[number])
         end = -1 if head is None else head.seq
         is_whole = end in ends and entries == store.read(run)[: end + 1]
         case.hold(is_whole, Invariant.KEPT, "a torn append left neither the run before it nor the one after it")
         case.hold(not head or head.digest == entries[-1].digest, Invariant.KEPT, "a torn append left another head")
 
-    def _recover(self, case: Case, made: StoreFiles, number: int, tear: Tear, pages: int) -> None:
+    def _recover(self, case: Case, files: StoreFiles, number: int, tear: Tear, pages: int) -> None:
         """Run up to that append, tear it, and continue from the remainder."""
         points = Points()
-        store = made.open(dies_in=number, points=points, pages=pages)
+        store = files.open(dies_in=number, points=points, pages=pages)
         trial = Trial(case, store=store, faults=False)
         machine = trial.machine(points)
         with suppress(Killed):
             trial.carry_on(trial.start(machine), machine)
         case.log(f"the system goes down in append {number}: {tear.description}")
-        trial.store = WatchedStore(made.open(_torn(store, number, tear)[0]), trial.oracle)
+        trial.store = WatchedStore(files.open(_torn(store, number, tear)[0]), trial.oracle)
         outlive(trial)
 
 
@@ -104,8 +104,8 @@ class TornVault(Attack):
     def play(self, case: Case) -> Outcome:
         """Take images of the vault around each commit, tear them, and check that each has the values before or
         after."""
-        with temporary_stores() as made:
-            store = made.open()
+        with temporary_stores() as files:
+            store = files.open()
             photographed = PhotographedFile(store.inner._values._file())  # type: ignore[attr-defined]
             trial = Trial(case, store=store, faults=False)
             trial.finish()
@@ -114,20 +114,20 @@ class TornVault(Attack):
             for number in case.each("torn commit", range(len(photographed.commits))):
                 commit = photographed.commits[number]
                 before, after = (
-                    self._values(made, Torn(file, None), trial.run) for file in (commit.before, commit.after)
+                    self._values(files, Torn(file, None), trial.run) for file in (commit.before, commit.after)
                 )
                 for kind in case.each("way", TEARS):
                     case.log(f"commit {number} of the vault is torn: {kind.description}")
                     for image in tears(commit, kind):
                         case.count()
                         due = after if image.is_done else before
-                        is_kept = self._values(made, image, trial.run) == due
+                        is_kept = self._values(files, image, trial.run) == due
                         case.hold(is_kept, Invariant.KEPT, "a torn commit of the vault left other values")
         return Outcome.ABSORBED if photographed.commits else Outcome.NOT_APPLICABLE
 
-    def _values(self, made: StoreFiles, image: Torn, run: str) -> dict[str, bytes]:
+    def _values(self, files: StoreFiles, image: Torn, run: str) -> dict[str, bytes]:
         """Open an image and return the values of a run. Raises JournalError if it can't be opened."""
-        path = made.path()
+        path = files.path()
         written(image, path)
         with closing(SQLiteVault(str(path), path.name)) as vault:
             return vault.get(run)
@@ -154,26 +154,26 @@ class UnsyncedFiles(Attack):
     def play(self, case: Case) -> Outcome:
         """Run once to find the points with unsynced data, then lose it there."""
         outcome = Outcome.NOT_APPLICABLE
-        with temporary_stores() as made:
-            store = made.open()
+        with temporary_stores() as files:
+            store = files.open()
             whole = _Noting(store)
             trial = Trial(case, store=store, faults=False)
             trial.finish(trial.machine(whole))
             case.story.clear()
             for point in case.each("power lost", whole.losing):
-                self._lose(case, made, point)
+                self._lose(case, files, point)
                 outcome = Outcome.ABSORBED
         return outcome
 
-    def _lose(self, case: Case, made: StoreFiles, number: int) -> None:
-        store = made.open()
+    def _lose(self, case: Case, files: StoreFiles, number: int) -> None:
+        store = files.open()
         trial = Trial(case, store=store, faults=False)
         machine = trial.machine(Points(number, case.log))
         with suppress(Killed):
             trial.carry_on(trial.start(machine), machine)
         durable = trial.oracle.durable
         case.log("the power fails, and what was not synced is gone")
-        lost = made.open(store.synced)
+        lost = files.open(store.synced)
         head = lost.head(trial.run)
         is_kept = durable < 0 or (head is not None and head.seq >= durable)
         case.hold(is_kept, Invariant.INTENT, f"record {durable} was to be durable, and is gone with the power")
@@ -212,20 +212,20 @@ class NoRoomInFiles(Attack):
 
     def play(self, case: Case) -> Outcome:
         """Run once to measure the growth of the files, then with less room for each page."""
-        with temporary_stores() as made:
-            store = made.open(page_bytes=SMALL_PAGES)
+        with temporary_stores() as files:
+            store = files.open(page_bytes=SMALL_PAGES)
             began = store.pages
             Trial(case, store=store, faults=False).finish()
             case.story.clear()
             outcome = Outcome.NOT_APPLICABLE
             for number in case.each("pages of room", range(store.pages - began)):
-                if self._run(case, made, began + number):
+                if self._run(case, files, began + number):
                     outcome = Outcome.ABSORBED
         return outcome
 
-    def _run(self, case: Case, made: StoreFiles, room: int) -> bool:
+    def _run(self, case: Case, files: StoreFiles, room: int) -> bool:
         """Run with limited room, and continue with more. Return whether the room did not suffice."""
-        store = made.open(page_bytes=SMALL_PAGES)
+        store = files.open(page_bytes=SMALL_PAGES)
         store.room = room
         trial = Trial(case, store=store, faults=False)
         machine = trial.machine()

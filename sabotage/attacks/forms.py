@@ -63,9 +63,9 @@ def _without_a_loop(case: Case) -> Iterator[None]:
 def _machine(trial: Trial, tools: Any = None) -> ExecutionVM:
     """Return the product's machine without a wrapper around its store."""
     world, target, case = trial.world, trial.target, trial.case
-    made = tools or ProcessTools(world, Points())
+    used_tools = tools or ProcessTools(world, Points())
     return ExecutionVM(
-        made,
+        used_tools,
         ProcessModel(world, Points()),
         trial.store,
         target.policies,
@@ -292,11 +292,13 @@ class LeaseKeptForATool(Attack):
                 "given up at": st.one_of(st.none(), st.sampled_from(TIMES)),
             }
         )
-        said = case.pick("calls", st.lists(one, min_size=1, max_size=3))
-        calls = [_CallEnds([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in said]
+        drawn_calls = case.pick("calls", st.lists(one, min_size=1, max_size=3))
+        calls = [
+            _CallEnds([float(at) for at in call["parts end at"]], _number(call["given up at"])) for call in drawn_calls
+        ]
         fails = case.pick("renewal that fails", st.one_of(st.none(), st.integers(0, 3)))
-        taken = case.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
-        _LeaseCase(case, calls, fails, _number(taken)).play()
+        taken_at = case.pick("taken by another at", st.one_of(st.none(), st.sampled_from(TIMES)))
+        _LeaseCase(case, calls, fails, _number(taken_at)).play()
         return Outcome.ABSORBED
 
 
@@ -307,14 +309,14 @@ def _number(value: Any) -> float | None:
 class _LeaseCase:
     """One case: the time source, the lease, and its expected state."""
 
-    def __init__(self, case: Case, calls: list[_CallEnds], fails: int | None, taken: float | None) -> None:
+    def __init__(self, case: Case, calls: list[_CallEnds], fails: int | None, taken_at: float | None) -> None:
         self.case = case
         self.time = _TimeSource()
         self.calls = calls
         self.run = case.run_id()
         self._store = case.store
         self._fails = fails
-        self._taken = taken
+        self._taken = taken_at
         self._other: Lease | None = None
         self._wrong = ""
         entry = Entry(0, b"first", digest_of(b"first"))
@@ -411,7 +413,7 @@ class CallerCancelledForGood(callers.CallerCancelledInTool):
         case = trial.case
         machine = trial.machine(around=lambda _: tools)
         task = case.do(
-            callers._begun(machine.run(trial.target.program, trial.inputs, run_id=trial.run, by=trial.by), tools)
+            callers._start(machine.run(trial.target.program, trial.inputs, run_id=trial.run, by=trial.by), tools)
         )
         call = case.needs(tools.call_plan)
         case.act(f"the caller is cancelled while `{call.id}` runs, which never ends")

@@ -19,7 +19,7 @@ from stepward.sabotage.playing.answers import CallAnswer
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import Trial
-from stepward.sabotage.playing.world import Asking, ProcessTools, given
+from stepward.sabotage.playing.world import Asking, ProcessTools, result_of
 from stepward.vm.machine.tools import FunctionTools, ToolContext
 from stepward.vm.values import freeze, to_json
 
@@ -101,7 +101,7 @@ class Adapted:
         self._wrong: list[str] = []
         self._looping: threading.Thread | None = None
         self._forms = self._drawn()
-        self._functions = FunctionTools(self._kept())
+        self._functions = FunctionTools(self._functions_held())
 
     def has(self, name: str) -> bool:
         """Return whether there is a function of that name."""
@@ -115,9 +115,9 @@ class Adapted:
         self._handed.set(handed)
         self._looping = threading.current_thread()
         self.called += 1
-        asked = self._functions.call(name, dict(args), context)
+        awaitable = self._functions.call(name, dict(args), context)
         try:
-            return await (_in_turn(asked, handed, self._wrong) if form.blocks else asked)
+            return await (_in_turn(awaitable, handed, self._wrong) if form.blocks else awaitable)
         finally:
             self._hold(name, handed)
 
@@ -154,11 +154,11 @@ class Adapted:
         how = st.fixed_dictionaries({"is": st.sampled_from(_KINDS), "asks for": asks})
         for call in self._trial.target.calls.values():
             if not call.is_model:
-                said = case.pick(f"function `{call.tool}`", how)
-                forms[call.tool] = Form(said["is"], tuple(said["asks for"]))
+                drawn = case.pick(f"function `{call.tool}`", how)
+                forms[call.tool] = Form(drawn["is"], tuple(drawn["asks for"]))
         return forms
 
-    def _kept(self) -> object:
+    def _functions_held(self) -> object:
         """Return the functions in a mapping, a module or an object."""
         from hypothesis import strategies as st
 
@@ -174,12 +174,12 @@ class Adapted:
         """Return a function of a form, with the parameters of the form and any others."""
         meet = partial(self._meet, form)
 
-        def blocking(**taken: Any) -> Any:
-            return meet(taken)
+        def blocking(**arguments: Any) -> Any:
+            return meet(arguments)
 
-        async def waits(**taken: Any) -> Any:
+        async def waits(**arguments: Any) -> Any:
             await asyncio.sleep(0)
-            return meet(taken)
+            return meet(arguments)
 
         async def come(value: Any) -> Any:
             await asyncio.sleep(0)
@@ -191,20 +191,20 @@ class Adapted:
                 handed.coming.append(coming)
             return coming
 
-        made: dict[str, Any] = {
+        functions: dict[str, Any] = {
             "blocking": blocking,
             "async": waits,
             "an object": type("Tool", (), {"__call__": staticmethod(blocking)})(),
             "an async object": type("Tool", (), {"__call__": staticmethod(waits)})(),
             "async, partly called": waits,
-            "blocking, gives a coroutine": lambda **taken: later(meet(taken)),
+            "blocking, gives a coroutine": lambda **arguments: later(meet(arguments)),
         }
-        function = made[form.kind]
+        function = functions[form.kind]
         named = [Parameter(name, Parameter.KEYWORD_ONLY) for name in form.asks]
         function.__signature__ = Signature([*named, Parameter("others", Parameter.VAR_KEYWORD)])
         return partial(function) if form.kind == "async, partly called" else function
 
-    def _meet(self, form: Form, taken: dict[str, Any]) -> Any:
+    def _meet(self, form: Form, arguments: dict[str, Any]) -> Any:
         """Handle a call: record wrong arguments, and do what the world has answered."""
         handed = self._handed.get(None)
         if handed is None:
@@ -214,26 +214,26 @@ class Adapted:
         handed.threads.append(here)
         if form.blocks and here is self._looping:
             self._wrong.append("blocks the event loop")
-        self._look(form, taken, handed)
+        self._look(form, arguments, handed)
         if handed.raised is not None:
             raise handed.raised("it broke")
-        return given(handed.asking.call, handed.answer)
+        return result_of(handed.asking.call, handed.answer)
 
-    def _look(self, form: Form, taken: dict[str, Any], handed: Handed) -> None:
+    def _look(self, form: Form, arguments: dict[str, Any], handed: Handed) -> None:
         """Compare the arguments of a function with its parameters and with the program."""
         args = dict(handed.asking.args)
-        if "context" in form.asks and "context" not in args and taken.pop("context", None) != handed.context:
+        if "context" in form.asks and "context" not in args and arguments.pop("context", None) != handed.context:
             self._wrong.append("was given the context of another attempt")
         if "idempotency_key" in form.asks:
             args["idempotency_key"] = handed.asking.key
-        if taken.keys() != args.keys() or to_json(freeze(taken)) != to_json(freeze(args)):
-            self._wrong.append(f"was given {sorted(taken)} of its own, and the program says {sorted(args)}")
+        if arguments.keys() != args.keys() or to_json(freeze(arguments)) != to_json(freeze(args)):
+            self._wrong.append(f"was given {sorted(arguments)} of its own, and the program says {sorted(args)}")
 
 
 @coroutine
-def _in_turn(asked: Awaitable[Any], handed: Handed, wrong: list[str]) -> Generator[Any, Any, Any]:
+def _in_turn(awaitable: Awaitable[Any], handed: Handed, wrong: list[str]) -> Generator[Any, Any, Any]:
     """Await a function in a thread, blocking the loop until the thread has ended."""
-    steps = asked.__await__()
+    steps = awaitable.__await__()
     try:
         waits = next(steps)
     except StopIteration as done:
@@ -270,12 +270,12 @@ class ToolsAsFunctions(Attack):
     def play(self, case: Case) -> Outcome:
         """Run with functions, and check that the program follows their answers."""
         trial = Trial(case)
-        made: list[Adapted] = []
+        adapted: list[Adapted] = []
 
         def around(points: Points) -> Adapted:
-            made.append(Adapted(trial, points))
-            return made[-1]
+            adapted.append(Adapted(trial, points))
+            return adapted[-1]
 
         points = Points()
         trial.finish(trial.machine(points, around=lambda _: around(points)))
-        return Outcome.ABSORBED if made[0].called else Outcome.NOT_APPLICABLE
+        return Outcome.ABSORBED if adapted[0].called else Outcome.NOT_APPLICABLE

@@ -108,8 +108,8 @@ def value_rewritten(case: Case, forger: Forger, honest: Honest) -> None:
 def values_of(record: Data) -> list[Any]:
     """Return the scalars of a record that came from outside, except sensitive ones."""
     body = record["body"]
-    held = [body.get("inputs"), body.get("output") if body.get("kind") == "success" else None]
-    return [leaf for value in held for leaf in _leaves(value)]
+    values = [body.get("inputs"), body.get("output") if body.get("kind") == "success" else None]
+    return [leaf for value in values for leaf in _leaves(value)]
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.needs import MODEL, TOOL
 from stepward.sabotage.playing.answers import CallAnswer, wrong_answers
 from stepward.sabotage.playing.case import Case
-from stepward.sabotage.playing.odd_values import made, soiled, strange
+from stepward.sabotage.playing.odd_values import soiled, strange, value_of
 from stepward.sabotage.playing.places import place_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.world import Asking
@@ -45,10 +45,10 @@ class Interceptor:
 
 def kind_of_outcome(trial: Trial, asking: Asking) -> str | None:
     """Return the outcome of an attempt in the journal, or None if there is none."""
-    wanted = (asking.place, asking.attempt)
+    place = (asking.place, asking.attempt)
     for record in trial.oracle.records:
         body = record["body"]
-        if record["kind"] == "attempt" and (place_of(body), record["note"]["attempt"]) == wanted:
+        if record["kind"] == "attempt" and (place_of(body), record["note"]["attempt"]) == place:
             return str(body["kind"])
     return None
 
@@ -71,7 +71,7 @@ def called_tools(case: Case) -> list[CallPlan]:
     trial = Trial(case, faults=False)
     trial.finish()
     case.story.clear()
-    met = {asked.asking.call.id for asked in trial.world.asked}
+    met = {met_call.asking.call.id for met_call in trial.world.asked}
     return [call for call in tools_of(case.target) if call.id in met]
 
 
@@ -125,9 +125,9 @@ class _Strange(Attack):
             among = case.target.once(
                 ("strange", call.id), lambda: strange(case.target, call.returns, is_reply=call.is_model)
             )
-            said = case.pick(f"strange answer: {asking.name}", among)
-            case.log(f"`{call.id}` is answered with {said}")
-            return CallAnswer("wrong", made(said))
+            drawn = case.pick(f"strange answer: {asking.name}", among)
+            case.log(f"`{call.id}` is answered with {drawn}")
+            return CallAnswer("wrong", value_of(drawn))
 
         meddler = Interceptor(case, self.fits, answer)
         trial.world.decides.append(meddler)
@@ -200,9 +200,9 @@ class _Soiling(Attack):
             return dirty
 
         trial = Trial(case, faults=False)
-        given = target.plan.input_types
+        types = target.plan.input_types
         trial.inputs = {
-            name: value if given[name] is None and isinstance(value, bool) else soil(name, value, given[name])
+            name: value if types[name] is None and isinstance(value, bool) else soil(name, value, types[name])
             for name, value in trial.inputs.items()
         }
 

@@ -115,11 +115,11 @@ class _Late:
         self._left = late
 
     def __call__(self, standing: list[str]) -> int:
-        held = next((number for number, point in enumerate(standing) if point.endswith(self._end)), None)
-        others = [number for number in range(len(standing)) if number != held]
-        if held is not None and others:
+        late = next((number for number, point in enumerate(standing) if point.endswith(self._end)), None)
+        others = [number for number in range(len(standing)) if number != late]
+        if late is not None and others:
             self._left -= 1
-            return others[0] if self._left >= 0 else held
+            return others[0] if self._left >= 0 else late
         return 0
 
 

@@ -262,10 +262,10 @@ def _is_inside(record: Data) -> bool:
 
 def _within(trial: Trial, record: Data, frame: FrameName) -> Data:
     """Return a record in another frame, with the key that it has there."""
-    said = with_body(record, frame=[list(member) for member in frame])
+    changed = with_body(record, frame=[list(member) for member in frame])
     if not frame:
-        del said["body"]["frame"]
-    return with_key(trial, said) if "key" in record["note"] else said
+        del changed["body"]["frame"]
+    return with_key(trial, changed) if "key" in record["note"] else changed
 
 
 @rewriting(

@@ -84,8 +84,8 @@ class OldJournalOpened(Attack):
             times = sorted(
                 (at, number, run) for number, (run, at) in enumerate(due.items()) if at is not None and at <= NOW
             )
-            wanted = [run for *_, run in times]
-            case.hold(found == wanted, Invariant.DRIVER, f"{found} are claimed, and due are {wanted}")
+            expected = [run for *_, run in times]
+            case.hold(found == expected, Invariant.DRIVER, f"{found} are claimed, and due are {expected}")
             case.hold(other.opened() == frozenset(), Invariant.BOUNDS, f"breakers {other.opened()} are open")
             is_switched = other.switch(Switch("tool:a", True, NOW, "", "ann")) and one.opened() == {"tool:a"}
             case.hold(is_switched, Invariant.BOUNDS, "no breaker can be opened in a journal of an older version")
@@ -136,39 +136,39 @@ class CacheInAFile(Attack):
     def play(self, case: Case) -> Outcome:
         """Put and get, and compare with a list of what was put."""
         chance = Random(f"cache {case.seed()}")
-        kept: dict[str, bytes] = {}
+        entries: dict[str, bytes] = {}
         with _folder() as folder:
             caches = [SQLiteCache(folder / "replies.db", most_bytes=MOST_BYTES) for _ in range(2)]
             for number in range(MOVES):
                 cache = chance.choice(caches)
-                key = chance.choice([*kept, f"k{number}"]) if chance.random() < 0.3 else f"k{number}"
+                key = chance.choice([*entries, f"k{number}"]) if chance.random() < 0.3 else f"k{number}"
                 entry = chance.randbytes(chance.choice(SIZES))
                 case.act(f"put {len(entry)} bytes under {key}")
                 cache.put(key, entry)
                 if len(entry) <= MOST_BYTES // 8:
-                    kept.pop(key, None)
-                    kept[key] = entry
-                self._compare(case, chance.choice(caches), kept, folder)
+                    entries.pop(key, None)
+                    entries[key] = entry
+                self._compare(case, chance.choice(caches), entries, folder)
                 if chance.random() < 0.1:
                     cache.close()
             for cache in caches:
                 cache.close()
         return Outcome.ABSORBED
 
-    def _compare(self, case: Case, cache: SQLiteCache, kept: dict[str, bytes], folder: Path) -> None:
-        there = {key: found for key in kept if (found := cache.get(key)) is not None}
-        left = list(kept)[len(kept) - len(there) :]
-        case.hold(list(there) == left, self.invariant, f"of {list(kept)} there are {list(there)}")
-        case.hold(all(kept[key] == found for key, found in there.items()), Invariant.DATA, "a reply is another one")
-        size, count = sum(map(len, kept.values())), len(kept)
+    def _compare(self, case: Case, cache: SQLiteCache, entries: dict[str, bytes], folder: Path) -> None:
+        there = {key: found for key in entries if (found := cache.get(key)) is not None}
+        left = list(entries)[len(entries) - len(there) :]
+        case.hold(list(there) == left, self.invariant, f"of {list(entries)} there are {list(there)}")
+        case.hold(all(entries[key] == found for key, found in there.items()), Invariant.DATA, "a reply is another one")
+        size, count = sum(map(len, entries.values())), len(entries)
         case.hold(size > MOST_BYTES // 3 or len(there) == count, self.invariant, f"of {size} bytes some are dropped")
         case.hold(len(there) >= count // 2, self.invariant, f"of {count} replies {len(there)} are left at once")
-        held = sum(map(len, there.values()))
-        case.hold(held <= MOST_BYTES, Invariant.BOUNDS, f"{held} bytes are kept in {MOST_BYTES}")
-        for key in [*kept]:
+        total = sum(map(len, there.values()))
+        case.hold(total <= MOST_BYTES, Invariant.BOUNDS, f"{total} bytes are kept in {MOST_BYTES}")
+        for key in [*entries]:
             if key not in there:
-                del kept[key]
-        mode = os.stat(folder / "replies.db").st_mode & 0o077 if kept else 0
+                del entries[key]
+        mode = os.stat(folder / "replies.db").st_mode & 0o077 if entries else 0
         case.hold(not mode, Invariant.SECRECY, f"others may use the file of replies: {mode:o}")
 
 
@@ -256,8 +256,8 @@ class _Desk:
         name, before = repr(request), self.model.count
         reply = self.case.do(self.recorders[who].complete(request))
         is_known = name in self.known[who]
-        asked = self.model.count - before
-        self.case.hold(asked == (not is_known), Invariant.BOUNDS, f"the model is asked {asked} times")
+        requests = self.model.count - before
+        self.case.hold(requests == (not is_known), Invariant.BOUNDS, f"the model is asked {requests} times")
         if is_known:
             self._hold(reply, self.recorded[name][1])
             return
@@ -270,8 +270,8 @@ class _Desk:
     def play_all(self) -> None:
         """Play all that was recorded, and ask for what was not."""
         player = RecordedModel(self.file)
-        said = {name: player.parameters.get(name) for name in self.model.parameters}
-        self.case.hold(said == self.model.parameters, Invariant.DATA, "the recording is of another model")
+        parameters = {name: player.parameters.get(name) for name in self.model.parameters}
+        self.case.hold(parameters == self.model.parameters, Invariant.DATA, "the recording is of another model")
         for request, reply in self.recorded.values():
             self._hold(self.case.do(player.complete(request)), reply)
         for _ in range(9):

@@ -227,8 +227,8 @@ class LockedVault(Attack):
             case.hold(not sound, Invariant.REPLAY, f"a run with encrypted values is told of {sound[:1]}")
             case.act("read it without the keys")
             store.vault = plain
-            told = verify(store, trial.run, replay=replayer(store, trial.run)).faults
-            case.hold(len(told) == 1, Invariant.REPLAY, f"without keys there are {len(told)} faults")
+            faults = verify(store, trial.run, replay=replayer(store, trial.run)).faults
+            case.hold(len(faults) == 1, Invariant.REPLAY, f"without keys there are {len(faults)} faults")
             is_read = not _refusal(lambda: case.do(trial.machine().get(trial.run)), JournalError)
             case.hold(not is_read, self.invariant, "a machine reads a run whose values it can't open")
             store.vault = EncryptedVault(plain, keys)  # type: ignore[assignment]
@@ -300,8 +300,8 @@ class SignedAnew(Attack):
     def _verify(self, case: Case, store: MemoryJournal, due: Mapping[str, bool], key: VerifyKey) -> None:
         """Check that the new key alone verifies what it has signed, and nothing else."""
         sound: Collection[str] = [run for run in due if not verify(store, run, keys=[key]).faults]
-        wanted = [run for run, is_due in due.items() if is_due]
-        case.hold(list(sound) == wanted, self.invariant, f"with the new key {sound} are sound, and not {wanted}")
+        expected = [run for run, is_due in due.items() if is_due]
+        case.hold(list(sound) == expected, self.invariant, f"with the new key {sound} are sound, and not {expected}")
 
 
 class _Asking:

@@ -46,24 +46,24 @@ class Sigkill(Attack):
         stride = -(-len(whole.passed) // MOST_KILLS)
         first = case.pick("first point", st.integers(0, stride - 1))
         points = range(first, len(whole.passed), stride)
-        made = dict(case.choices.made)
+        decisions = dict(case.choices.made)
         with memory_folder() as folder:
             for number in case.each("killed at the point of number", range(len(points))):
                 inner = folder / str(number)
                 inner.mkdir()
                 case.log(f"SIGKILL {whole.passed[points[number]]}")
-                self._kill(case, inner, made, points[number])
+                self._kill(case, inner, decisions, points[number])
         return Outcome.ABSORBED
 
-    def _kill(self, case: Case, folder: Path, made: dict[str, Any], point: int) -> None:
+    def _kill(self, case: Case, folder: Path, decisions: dict[str, Any], point: int) -> None:
         target = case.target
-        (dead,) = self._forks.play(target, folder, made, "begin", kill=point)
+        (dead,) = self._forks.play(target, folder, decisions, "begin", kill=point)
         if dead.status != -signal.SIGKILL:
             dead.hold()
             case.hold(False, Invariant.REPLAY, "the same run passes other points in another process")
         case.count()
-        racing = self._forks.play(target, folder, made, "recover", generation=1, processes=2)
-        (last,) = self._forks.play(target, folder, made, "end", generation=2)
+        racing = self._forks.play(target, folder, decisions, "recover", generation=1, processes=2)
+        (last,) = self._forks.play(target, folder, decisions, "end", generation=2)
         for process in (*racing, last):
             case.count(process.events)
             for line in process.story:

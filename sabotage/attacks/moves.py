@@ -155,8 +155,8 @@ class MovedRun(Attack):
         plain = self._course(case, program, policies, seed, moves=0.0)
         moved = self._course(case, program, policies, seed, moves=0.7)
         for name, one, other in zip(_Course._fields, plain, moved, strict=True):
-            said = f"{name}: {other} of the run that moved, and {one} of the other one"
-            case.hold(one == other, self.invariant, said)
+            message = f"{name}: {other} of the run that moved, and {one} of the other one"
+            case.hold(one == other, self.invariant, message)
 
     def _course(
         self, case: Case, program: Program, policies: tuple[Policy, ...], seed: str, *, moves: float

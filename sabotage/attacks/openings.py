@@ -124,9 +124,11 @@ class FileOfAnotherKind(Attack):
             allowed = stat.S_IMODE(os.stat(file).st_mode)
             case.hold(allowed == 0o600, Invariant.SECRECY, f"the file `{name}` may be read by others: {allowed:o}")
             with closing(sqlite3.connect(file)) as connection:
-                said = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("application_id", "user_version")]
+                marks = [
+                    connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("application_id", "user_version")
+                ]
                 found = connection.execute("PRAGMA journal_mode").fetchone()[0]
-            case.hold(said == [owner, version], self.invariant, f"the file `{name}` is marked {said}")
+            case.hold(marks == [owner, version], self.invariant, f"the file `{name}` is marked {marks}")
             case.hold(found == mode, Invariant.KEPT, f"the file `{name}` is written in the mode `{found}`")
         del store
 
@@ -139,8 +141,8 @@ class FileOfAnotherKind(Attack):
                 levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
         case.hold(levels == [2, 1, 2], Invariant.KEPT, f"durable writes of the journal are made at the levels {levels}")
         with store._values._file().writing(durable=True) as connection:
-            asked = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("synchronous", "secure_delete")]
-        case.hold(asked == [3, 1], Invariant.ERASURE, f"writes of the vault are made at the levels {asked}")
+            found = [connection.execute(f"PRAGMA {one}").fetchone()[0] for one in ("synchronous", "secure_delete")]
+        case.hold(found == [3, 1], Invariant.ERASURE, f"writes of the vault are made at the levels {found}")
 
     def _hold_closed(self, case: Case, store: SQLiteJournal) -> None:
         try:

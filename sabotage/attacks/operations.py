@@ -27,7 +27,7 @@ from stepward.sabotage.operations.tasks import (
     drawn_task,
     echo,
 )
-from stepward.sabotage.operations.telling import content, expected, is_interrupted, said
+from stepward.sabotage.operations.telling import content, expected, facts_of, is_interrupted
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.points import Killed
 from stepward.vm.errors import StepwardError
@@ -160,9 +160,9 @@ class _Table:
             for statuses, program, most in ((None, None, 0), (None, "p0", 1), (status, None, 2), ([], None, None)):
                 when = None if since is None else since / 1e6
                 found = self.case.do(machine.runs(statuses, program=program, since=when, limit=most))
-                told = [row.run for row in found], self.book.listed(statuses, program, since, most)
-                asked = f"runs of {statuses} and {program} since {since}, {most} at most"
-                self._hold(told[0] == told[1], f"{asked}, are {told[0]}, and not {told[1]}", Invariant.KEPT)
+                pair = [row.run for row in found], self.book.listed(statuses, program, since, most)
+                question = f"runs of {statuses} and {program} since {since}, {most} at most"
+                self._hold(pair[0] == pair[1], f"{question}, are {pair[0]}, and not {pair[1]}", Invariant.KEPT)
 
     def _plain(self, done: Sequence[Task] = ()) -> Plain:
         plain = drawn_plain(self.chance, self.count * 10, self.kinds, done)
@@ -255,7 +255,9 @@ class _Table:
 
     def answer(self) -> None:
         """Answer a call that waits, or one that does not any more."""
-        waiting = [(one, held.step) for one in self.book.live() for held in one.held if one.leased <= self.book.now]
+        waiting = [
+            (one, suspended.step) for one in self.book.live() for suspended in one.held if one.leased <= self.book.now
+        ]
         step: str
         if waiting and self.chance.random() < 0.9:
             one, step = self.chance.choice(waiting)
@@ -269,10 +271,10 @@ class _Table:
             return
         payload = self.chance.choice((echo(), "well", "well", 7))
         by = self.chance.choice(PEOPLE)
-        given = None if one.pruned else one
+        account = None if one.pruned else one
         work = self.machine().resume(token, payload, by=by)
         self._do(f"answer `{step}` of `{one.run}` by {by}: {payload!r}", work,
-                 lambda: self.book.resume(given, step, payload, by))  # fmt: skip
+                 lambda: self.book.resume(account, step, payload, by))  # fmt: skip
 
     def settle(self) -> None:
         """Settle a write in doubt."""
@@ -315,8 +317,8 @@ class _Table:
         )
 
         def due() -> None:
-            made = self.book.continued(one, plain, by, caller, named=named, grant=grant)
-            self.book.drive(made)
+            further = self.book.continued(one, plain, by, caller, named=named, grant=grant)
+            self.book.drive(further)
 
         self._do(f"continue `{one.run}` with {grant} by {by}: {plain}", work, due)
 
@@ -383,16 +385,16 @@ class _Table:
 
     def _copied(self, parted: str | None) -> None:
         before = None if parted is None else self.copy.read(parted)
-        told = {one.run: one.why for one in copy_runs(self.store, self.copy, stored_due(self.store))}
+        reasons = {one.run: one.why for one in copy_runs(self.store, self.copy, stored_due(self.store))}
         self.case.act("copy all runs")
         for run in self.book.runs:
             if run == parted:
-                is_left = told.get(run) is not None and self.copy.read(run) == before
+                is_left = reasons.get(run) is not None and self.copy.read(run) == before
                 self._hold(is_left, f"`{run}`, which went another way in the copy, is copied", Invariant.HISTORY)
                 continue
             there = [content(store, run) for store in (self.store, self.copy)]
-            is_same = there[0] == there[1] and told.get(run) is None
-            self._hold(is_same, f"the copy has `{run}` otherwise: {told.get(run)}", Invariant.KEPT)
+            is_same = there[0] == there[1] and reasons.get(run) is None
+            self._hold(is_same, f"the copy has `{run}` otherwise: {reasons.get(run)}", Invariant.KEPT)
 
     def change_policies(self) -> None:
         """Give the machine another policy."""
@@ -404,21 +406,21 @@ class _Table:
     def _do(self, what: str, work: Coroutine[Any, Any, Any], due: Callable[[], None]) -> None:
         """Do something on the machine and in the model, and compare."""
         self.case.act(what)
-        came, wanted = "nothing", "nothing"
+        result, expected_result = "nothing", "nothing"
         try:
             self.case.do(work)
         except Killed:
-            came = "death"
+            result = "death"
         except StepwardError as error:
-            came = type(error).__name__
+            result = type(error).__name__
             self.case.log(f"it is refused: {error}")
         try:
             due()
         except Killed:
-            wanted = "death"
+            expected_result = "death"
         except Refusal as refusal:
-            wanted = str(refusal)
-        self._hold(came == wanted, f"to {what} comes to {came}, and not {wanted}")
+            expected_result = str(refusal)
+        self._hold(result == expected_result, f"to {what} comes to {result}, and not {expected_result}")
         self._hold(self.desk.calls == self.book.calls, f"the calls are {self.desk.calls}, and not {self.book.calls}")
         self.desk.calls.clear()
         self.book.calls.clear()
@@ -442,11 +444,13 @@ class _Table:
                 continue
             self.seen[one.run] = state
             run = self.case.do(machine.get(one.run))
-            tells, wanted = said(run), expected(one)
-            self._hold(tells == wanted, f"`{one.run}` is {tells}, and not {wanted}")
-            tokens = {held.step: held.token for held in run.suspensions}
-            given = {held.step: self.desk.tokens[one.run, held.step] for held in one.held}
-            self._hold(tokens == given, f"the tokens of `{one.run}` are not those of its calls", Invariant.DELIVERY)
+            tells, expected_words = facts_of(run), expected(one)
+            self._hold(tells == expected_words, f"`{one.run}` is {tells}, and not {expected_words}")
+            tokens = {suspended.step: suspended.token for suspended in run.suspensions}
+            tokens_due = {suspended.step: self.desk.tokens[one.run, suspended.step] for suspended in one.held}
+            self._hold(
+                tokens == tokens_due, f"the tokens of `{one.run}` are not those of its calls", Invariant.DELIVERY
+            )
             self._compare_secrets(one, run)
 
     def _compare_secrets(self, one: Account, run: Run) -> None:

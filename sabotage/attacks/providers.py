@@ -56,15 +56,15 @@ class SettingsAndPrices(Attack):
 
     def _send(self, case: Case, temperature: Any, limit: int | None) -> None:
         request = ModelRequest("?", None, None, None, "ask", 1, 1, None, temperature, limit)
-        said = {"temperature": temperature, "max_tokens": limit}
-        sent, due = settings_of(request), {name: value for name, value in said.items() if value is not None}
+        settings = {"temperature": temperature, "max_tokens": limit}
+        sent, due = settings_of(request), {name: value for name, value in settings.items() if value is not None}
         case.hold(sent == due, Invariant.DATA, f"for {due} a step sends {sent}")
 
     def _pay(self, case: Case, price: dict[str, Any], counts: tuple[int, int, int]) -> None:
-        given, written, cached = counts
-        cached = min(cached, given)
+        read, written, cached = counts
+        cached = min(cached, read)
         parts = (
-            (given - cached, price["input"]),
+            (read - cached, price["input"]),
             (cached, price.get("cached_input", price["input"])),
             (written, price["output"]),
         )

@@ -40,9 +40,9 @@ class PrunedEdit(NamedTuple):
     said: Callable[[Receipt], Receipt] | None = None
 
 
-def _changed(kept: Pruned, at: int) -> Pruned:
+def _changed(pruned: Pruned, at: int) -> Pruned:
     """Return what is kept with another digest of a record."""
-    return replace(kept, digests=(*kept.digests[:at], flipped(kept.digests[at], 7), *kept.digests[at + 1 :]))
+    return replace(pruned, digests=(*pruned.digests[:at], flipped(pruned.digests[at], 7), *pruned.digests[at + 1 :]))
 
 
 _DEEDS: Final[dict[str, PrunedEdit]] = {
@@ -103,11 +103,13 @@ class PrunedAudited(Attack):
             trial = Trial(case, f"run {number}", faults=False, store=store)
             receipt = self._pruned(trial, store)
             case.act(f"what is kept of run {number}: {deed}")
-            receipts.append(_done(store, trial.run, deed, receipt, case.key))
+            receipts.append(_forge(store, trial.run, deed, receipt, case.key))
             runs[trial.run] = deed
         found = [
-            self._verified(case, store, runs, receipts if given else [], with_key=with_key)
-            for with_key, given in case.each("with the key, with receipts", list(product((True, False), repeat=2)))
+            self._verified(case, store, runs, receipts if with_receipts else [], with_key=with_key)
+            for with_key, with_receipts in case.each(
+                "with the key, with receipts", list(product((True, False), repeat=2))
+            )
         ]
         return Outcome.ABSORBED if all(found) else Outcome.DETECTED
 
@@ -115,11 +117,11 @@ class PrunedAudited(Attack):
         self, case: Case, store: MemoryJournal, runs: dict[str, str], receipts: list[Receipt], *, with_key: bool
     ) -> bool:
         """Verify the store, check which runs are told of, and return whether none had to be."""
-        given = bool(receipts)
-        due = {run: _is_sound(deed, with_key=with_key, given=given) for run, deed in runs.items()}
+        with_receipts = bool(receipts)
+        due = {run: _is_sound(deed, with_key=with_key, with_receipts=with_receipts) for run, deed in runs.items()}
         keys = [case.key.public] if with_key else []
         found = list(verify_all(store, keys=keys, receipts=receipts, replay=lambda run, own: replayer(store, run, own)))
-        self._hold(case, found, due, {run for run in due if store.kept(run) is None and not given})
+        self._hold(case, found, due, {run for run in due if store.kept(run) is None and not with_receipts})
         return all(due.values())
 
     def _pruned(self, trial: Trial, store: MemoryJournal) -> Receipt:
@@ -152,38 +154,38 @@ class PrunedAudited(Attack):
 
     def _hold(self, case: Case, found: list[Verdict], due: dict[str, bool], unknown: set[str]) -> None:
         case.count()
-        told = {verdict.run: verdict for verdict in found}
-        what = f"the runs that are verified are {list(told)}"
-        case.hold(len(found) == len(told) and told.keys() == due.keys() - unknown, self.invariant, what)
-        for run, verdict in told.items():
-            said = f"a pruned run that is {'in order' if due[run] else 'forged'} is told of {verdict.faults[:1]}"
-            case.hold(verdict.is_intact == due[run], self.invariant, said)
+        verdicts = {verdict.run: verdict for verdict in found}
+        what = f"the runs that are verified are {list(verdicts)}"
+        case.hold(len(found) == len(verdicts) and verdicts.keys() == due.keys() - unknown, self.invariant, what)
+        for run, verdict in verdicts.items():
+            message = f"a pruned run that is {'in order' if due[run] else 'forged'} is told of {verdict.faults[:1]}"
+            case.hold(verdict.is_intact == due[run], self.invariant, message)
 
 
 _OTHERS: Final = (_LEFT, _TORN, _GONE)
 
 
-def _is_sound(deed: str, *, with_key: bool, given: bool) -> bool:
+def _is_sound(deed: str, *, with_key: bool, with_receipts: bool) -> bool:
     """Return whether a verification must still accept a run; one that is taken away is known by its receipt only."""
     if deed not in _DEEDS:
         return deed == _LEFT
     one = _DEEDS[deed]
     if one.said is not None:
-        return not given
-    return not (with_key or one.alone or (one.receipt and given))
+        return not with_receipts
+    return not (with_key or one.alone or (one.receipt and with_receipts))
 
 
-def _done(store: MemoryJournal, run: str, deed: str, receipt: Receipt, key: SigningKey) -> Receipt:
+def _forge(store: MemoryJournal, run: str, deed: str, receipt: Receipt, key: SigningKey) -> Receipt:
     """Do a deed to what is kept of a run, and return the receipt for its end, which may be forged, too."""
-    head, kept = store._kept[run]
+    head, stored = store._kept[run]
     if deed == _GONE:
         del store._kept[run]
     elif deed == _TORN:
-        store._kept[run] = (head, json.dumps(json.loads(kept), indent=1).encode() if len(kept) % 2 else kept[:-1])
+        store._kept[run] = (head, json.dumps(json.loads(stored), indent=1).encode() if len(stored) % 2 else stored[:-1])
     elif deed in _DEEDS:
         one = _DEEDS[deed]
-        store._kept[run] = (head, one.kept(Pruned.from_bytes(kept), receipt.seq).to_bytes())
+        store._kept[run] = (head, one.kept(Pruned.from_bytes(stored), receipt.seq).to_bytes())
         if one.said is not None:
-            said = one.said(receipt)
-            return Receipt.give(said.run, said.seq, said.digest, said.status, said.trace, key)
+            forged = one.said(receipt)
+            return Receipt.give(forged.run, forged.seq, forged.digest, forged.status, forged.trace, key)
     return receipt

@@ -147,7 +147,7 @@ class ReadWhileItGrows(Attack):
             growing = _Growing(trial.store.inner, store.versions, random)
             first = growing.shown
             case.count()
-            read = (_verified, _verified_all, _replayed, _asked)[number % 4]
+            read = (_verified, _verified_all, _replayed, _read_by_machine)[number % 4]
             try:
                 seen = read(trial, growing, [receipt] if first == len(store.versions) - 1 else [])
             except JournalError as error:
@@ -179,7 +179,7 @@ def _replayed(trial: Trial, store: Journal, _: list[Receipt]) -> int:
     return found.run.seq
 
 
-def _asked(trial: Trial, store: Journal, _: list[Receipt]) -> int:
+def _read_by_machine(trial: Trial, store: Journal, _: list[Receipt]) -> int:
     machine = ExecutionVM({}, journal=store, checker=None, key=trial.case.key)
     return trial.case.do(machine.get(trial.run)).seq
 

@@ -48,37 +48,37 @@ class StoreAudited(Attack):
         store = MemoryJournal()
         receipts: list[Receipt] = []
         due: dict[str, bool] = {}
-        gone: list[str] = []
+        pruned: list[str] = []
         for number, deed in enumerate(deeds):
             trial = Trial(case, f"run {number}", faults=False, store=store)
-            own = self._given(trial)
+            own = self._receipts(trial)
             run = trial.reload()
             _hold_text(case, own[-1])
             case.log(f"run {number}: {deed}")
-            due[run.id] = self._done(trial, store, deed, with_key=with_key)
+            due[run.id] = self._forge(trial, store, deed, with_key=with_key)
             if deed in _FORGED:
                 one = case.pick(f"receipt of run {number} that is edited", st.integers(0, len(own) - 1))
                 own[one] = _FORGED[deed](own[one], case.key if with_key else None)
             if run.id not in store._runs:
-                gone.append(run.id)
+                pruned.append(run.id)
             if not deed.endswith("without a receipt"):
                 receipts += own
         Random(len(receipts)).shuffle(receipts)
-        self._audit(case, store, receipts, due, gone, keys=[case.key] if with_key else [])
+        self._audit(case, store, receipts, due, pruned, keys=[case.key] if with_key else [])
         return Outcome.DETECTED if not all(due.values()) else Outcome.ABSORBED
 
-    def _given(self, trial: Trial) -> list[Receipt]:
+    def _receipts(self, trial: Trial) -> list[Receipt]:
         """Play a run, and return the receipts that somebody was given at its first stops and at its end."""
         run = trial.start()
-        given = [receipt_for(run, trial.case.key)]
+        receipts = [receipt_for(run, trial.case.key)]
         for _ in range(MOST_STOPS):
             if run.is_over:
                 break
             run = trial.deliver(run, trial.machine())
-            given.append(receipt_for(run, trial.case.key))
-        return given
+            receipts.append(receipt_for(run, trial.case.key))
+        return receipts
 
-    def _done(self, trial: Trial, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:
+    def _forge(self, trial: Trial, store: MemoryJournal, deed: str, *, with_key: bool) -> bool:
         """Do a deed to a run. Return whether it must still be sound."""
         stored = store._runs[trial.run]
         if deed in _FORGED:
@@ -100,7 +100,7 @@ class StoreAudited(Attack):
         store: MemoryJournal,
         receipts: list[Receipt],
         due: dict[str, bool],
-        gone: list[str],
+        pruned: list[str],
         *,
         keys: list[SigningKey],
     ) -> None:
@@ -112,9 +112,9 @@ class StoreAudited(Attack):
                 store, keys=public, receipts=receipts, replay=lambda run, own: replayer(store, run, own)
             )
         }
-        named = [run for run in due if run not in gone]
-        told = list(dict.fromkeys(receipt.run for receipt in receipts if receipt.run in gone))
-        case.hold(list(found) == [*named, *told], self.invariant, f"the runs that are verified are {list(found)}")
+        named = [run for run in due if run not in pruned]
+        by_receipt = list(dict.fromkeys(receipt.run for receipt in receipts if receipt.run in pruned))
+        case.hold(list(found) == [*named, *by_receipt], self.invariant, f"the runs that are verified are {list(found)}")
         for run, verdict in found.items():
             what = f"a run that is {'in order' if due[run] else 'damaged'} is told of {verdict.faults[:1]}"
             case.hold(verdict.is_intact == due[run], self.invariant, what)
@@ -122,8 +122,8 @@ class StoreAudited(Attack):
 
 def _signed_again(receipt: Receipt, key: SigningKey | None, **fields: Any) -> Receipt:
     """Return a receipt with other fields: signed for those by the right key, or by nobody."""
-    said = replace(receipt, **fields)
-    return Receipt.give(said.run, said.seq, said.digest, said.status, said.trace, key)
+    changed = replace(receipt, **fields)
+    return Receipt.give(changed.run, changed.seq, changed.digest, changed.status, changed.trace, key)
 
 
 _FORGED: Final[dict[str, Callable[[Receipt, SigningKey | None], Receipt]]] = {

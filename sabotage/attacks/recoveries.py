@@ -141,9 +141,9 @@ class _Fleet:
         self.states: dict[str, str] = {}
         self.broken = under(case.target, "nothing may", {"policy": "nothing-may", "allow": []})
         for number, state in enumerate(states):
-            self._made(number, state)
+            self._bring(number, state)
 
-    def _made(self, number: int, state: str) -> None:
+    def _bring(self, number: int, state: str) -> None:
         """Bring a run into a state."""
         case = self.case
         target = case.target
@@ -178,7 +178,7 @@ class _Fleet:
             self.store.inner._runs[run].expires = now + AHEAD.get(state, LONG_AGO)  # type: ignore[attr-defined]
         machine = self._machine()
         due = [run for run in self.states if self._is_due(run, runs)]
-        asked = {run: len(trial.world.asked) for run, trial in self.trials.items()}
+        calls_before = {run: len(trial.world.asked) for run, trial in self.trials.items()}
         if self._is_strict():  # the reference does not know the outcome of a run under a new policy
             for trial in self.trials.values():
                 trial.oracle.rest()
@@ -190,7 +190,7 @@ class _Fleet:
         for run, error in failures.items():
             self._hold(type(error) is self._error(run), f"`{error}` is said of a run: {self.states[run]}")
         for run in self.states:
-            self._left(run, run in due, asked[run])
+            self._left(run, run in due, calls_before[run])
         self._by_name(machine, runs, due)
         self._unknown(machine)
         return Outcome.BLOCKED if len(due) < len(self.states) else Outcome.ABSORBED
@@ -238,31 +238,39 @@ class _Fleet:
         """Whether a tool has started that no policy allows now."""
         records = [json.loads(entry.record) for entry in self.store.inner.read(run)]
         return any(one["kind"] == "intent" and one["body"]["tool"] for one in records) or any(
-            not asked.asking.call.is_model and self._is_recorded(run, asked.asking.call.id)
-            for asked in self.trials[run].world.asked
+            not call.asking.call.is_model and self._is_recorded(run, call.asking.call.id)
+            for call in self.trials[run].world.asked
         )
 
     def _is_recorded(self, run: str, step: str) -> bool:
-        said = f'"step":"{step}"'.encode()
-        return any(b'"kind":"attempt"' in entry.record and said in entry.record for entry in self.store.inner.read(run))
+        field = f'"step":"{step}"'.encode()
+        return any(
+            b'"kind":"attempt"' in entry.record and field in entry.record for entry in self.store.inner.read(run)
+        )
 
     def _error(self, run: str) -> type[StepwardError]:
         state = self.states[run]
         is_damaged = state == "its first record was edited" or run in self.store.faulty
         return JournalError if is_damaged else RunRefused
 
-    def _left(self, run: str, is_due: bool, asked: int) -> None:
+    def _left(self, run: str, is_due: bool, calls_before: int) -> None:
         """Check that a run that is not recovered is unchanged, and still free if it was free."""
         row = self.store.inner.row(run)
         assert row is not None, "the run was there"
         if not is_due:
-            self._hold(len(self.trials[run].world.asked) == asked, "a run that is not to be picked up has called")
+            self._hold(
+                len(self.trials[run].world.asked) == calls_before, "a run that is not to be picked up has called"
+            )
             ends = self.clock.time / 1e6
             free = AHEAD.get(self.states[run], LONG_AGO) <= 0
             self._hold(not free or row.expires <= ends, "a run that was not picked up is leased all the same")
             return
         if self._is_strict():
-            later = [one.asking.call.id for one in self.trials[run].world.asked[asked:] if not one.asking.call.is_model]
+            later = [
+                one.asking.call.id
+                for one in self.trials[run].world.asked[calls_before:]
+                if not one.asking.call.is_model
+            ]
             self._hold(not later, f"`{later[:1]}` was called, which a policy that is new to the run does not allow")
         if self._status(run) != "RUNNING":
             over = self._status(run) not in ("SUSPENDED", "IN_DOUBT")

@@ -51,8 +51,8 @@ class LateDelivery(TokenAttack):
             trial, what, trial.machine().resume(token.token, payload, by=trial.settler), invariant=Invariant.ENDINGS
         )
         again = trial.reload()
-        said = (again.status, again.reason, again.trace_hash)
-        is_same = said == (ended.status, ended.reason, ended.trace_hash) or how == "erased"
+        outcome = (again.status, again.reason, again.trace_hash)
+        is_same = outcome == (ended.status, ended.reason, ended.trace_hash) or how == "erased"
         case.hold(is_same and again.is_over, Invariant.ENDINGS, f"the ended run is {again.status} now")
         return Outcome.BLOCKED
 
@@ -132,9 +132,9 @@ class ReconciledAtOnce(Attack):
 
         works: dict[str, Work] = {str(number): say for number in range(1, count + 1)}
         results = case.do(interleave(case, works))
-        taken = [result for result in results.values() if isinstance(result, Run)]
+        accepted = [result for result in results.values() if isinstance(result, Run)]
         _only(results, (Run, RunBusy, DeliveryRefused))
-        case.hold(len(taken) == 1, Invariant.DELIVERY, f"one reconciliation was taken {len(taken)} times")
+        case.hold(len(accepted) == 1, Invariant.DELIVERY, f"one reconciliation was taken {len(accepted)} times")
         trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
 
@@ -174,25 +174,25 @@ class RunIdReused(Attack):
         elif other == "policies":
             another = (Policy.from_dict({"policy": "another", "guardrails": []}),)
             how = case.pick("policies", st.sampled_from(["exchanged", "fewer", "more"] if policies else ["more"]))
-            kept = policies if how == "more" else policies[1:]
-            policies = kept if how == "fewer" else (*kept, *another)
+            changed = policies if how == "more" else policies[1:]
+            policies = changed if how == "fewer" else (*changed, *another)
         elif other == "inputs":
             inputs = case.pick("other inputs", target.inputs)
             case.needs(differs(target, inputs, trial.inputs))
-        asked = trial.machine(policy=policies).run(program, inputs, run_id=trial.run, by=trial.by)
+        request = trial.machine(policy=policies).run(program, inputs, run_id=trial.run, by=trial.by)
         what = f"ask for the run again with {'the same' if other == 'nothing' else 'other ' + other}"
         if other != "nothing":
-            refused(trial, what, asked, invariant=Invariant.IDENTITY, errors=(RunRefused,))
+            refused(trial, what, request, invariant=Invariant.IDENTITY, errors=(RunRefused,))
         else:
-            self._same(trial, run, what, asked)
+            self._same(trial, run, what, request)
         trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.ABSORBED if other == "nothing" else Outcome.BLOCKED
 
-    def _same(self, trial: Trial, run: Run, what: str, asked: Any) -> None:
+    def _same(self, trial: Trial, run: Run, what: str, request: Any) -> None:
         case = trial.case
         case.act(what)
         before = len(trial.world.asked)
-        found = case.do(asked)
+        found = case.do(request)
         is_same = (found.id, found.status, found.trace_hash) == (run.id, run.status, run.trace_hash)
         case.hold(is_same, Invariant.IDENTITY, f"the run that exists is {run.status}, and {found.status} was returned")
         case.hold(
@@ -203,11 +203,11 @@ class RunIdReused(Attack):
 def differs(target: Target, inputs: dict[str, Any], others: dict[str, Any]) -> bool:
     """Whether two sets of inputs differ after defaults are filled in."""
     types = target.plan.input_types
-    given = [
-        to_json({name: made.get(name, spec.default if spec else None) for name, spec in types.items()})
-        for made in (inputs, others)
+    completed = [
+        to_json({name: values.get(name, spec.default if spec else None) for name, spec in types.items()})
+        for values in (inputs, others)
     ]
-    return given[0] != given[1]
+    return completed[0] != completed[1]
 
 
 class RunIdRaced(Attack):
@@ -275,8 +275,8 @@ class KeysThatCollide(Attack):
                 key = keys.setdefault(performance, asking.key)
                 case.hold(key == asking.key, Invariant.ONCE, f"one performance of `{asking.call.id}` has two keys")
                 owner = owners.setdefault(key, performance)
-                said = f"{_named(owner, first)} and {_named(performance, first)} have one key"
-                case.hold(owner == performance, Invariant.KEPT, said)
+                message = f"{_named(owner, first)} and {_named(performance, first)} have one key"
+                case.hold(owner == performance, Invariant.KEPT, message)
         return Outcome.ABSORBED if keys else Outcome.NOT_APPLICABLE
 
 

@@ -57,11 +57,11 @@ class _Watched(MemoryJournal):
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.digests: dict[str, tuple[bytes, ...]] = {}
 
-    def prune(self, head: Head, kept: bytes) -> bool:
+    def prune(self, head: Head, pruned: bytes) -> bool:
         """Let happen what does, and prune the run."""
         self.meanwhile.pop(head.run, lambda: None)()
         digests = tuple(one.digest for one in self.read(head.run))
-        is_done = super().prune(head, kept)
+        is_done = super().prune(head, pruned)
         if is_done:
             self.digests[head.run] = digests
         return is_done
@@ -131,12 +131,14 @@ class PrunedTooEarly(Attack):
         for run, name in due.goes.items():
             left = store.head(run) or store.vault.get(run)
             case.hold(not left, Invariant.ERASURE, f"records or values of {name} are left")
-            kept = Pruned.from_bytes(store.kept(run) or b"")
-            told = kept.run, kept.by, kept.status, kept.ended
-            said = run, BY, *due.ended[run]
-            case.hold(told == said, Invariant.HISTORY, f"of {name}, {told} is kept, and not {said}")
-            is_whole = kept.digests == store.digests[run]
-            case.hold(is_whole, Invariant.HISTORY, f"of {name}, {len(kept.digests)} digests are kept, and not its own")
+            pruned = Pruned.from_bytes(store.kept(run) or b"")
+            found = pruned.run, pruned.by, pruned.status, pruned.ended
+            expected = run, BY, *due.ended[run]
+            case.hold(found == expected, Invariant.HISTORY, f"of {name}, {found} is kept, and not {expected}")
+            is_whole = pruned.digests == store.digests[run]
+            case.hold(
+                is_whole, Invariant.HISTORY, f"of {name}, {len(pruned.digests)} digests are kept, and not its own"
+            )
 
 
 class _Runs:
@@ -188,9 +190,11 @@ class _Runs:
         }
         self.case.act("prune three runs: one is continued meanwhile, and one gets a token again")
         done = self.case.do(machine.prune(self.at / 1e6, program="races", by=BY))
-        told = [(one.run, one.why is None, one.is_fault) for one in done]
+        outcomes = [(one.run, one.why is None, one.is_fault) for one in done]
         due = [(first, True, False), (second, False, False), (third, False, True)]
-        self.case.hold(told == due, Invariant.KEPT, f"of runs that change meanwhile is told {told}, and not {due}")
+        self.case.hold(
+            outcomes == due, Invariant.KEPT, f"of runs that change meanwhile is told {outcomes}, and not {due}"
+        )
 
     def _note(self, run: Run, name: str, *, is_old: bool) -> None:
         (self.goes if is_old else self.stays)[run.id] = name

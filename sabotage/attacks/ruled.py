@@ -77,11 +77,11 @@ def _shapes(guard: Step) -> dict[str, tuple[list[Step], int]]:
 
 
 @cache
-def _program(shape: str, came: str, rule: str) -> tuple[Program, int]:
-    steps, due = _shapes({"id": "guard", "type": "tool", "tool": "approve", **HANDLED[came]})[shape]
+def _program(shape: str, outcome: str, rule: str) -> tuple[Program, int]:
+    steps, due = _shapes({"id": "guard", "type": "tool", "tool": "approve", **HANDLED[outcome]})[shape]
     rules = [{"name": "approved", **RULES[rule]}]
     data = {"name": "approvals", "language": 2, "tools": TOOLS, "guardrails": rules, "steps": steps}
-    return Program.from_dict(data), due if came == "succeeded" else 0
+    return Program.from_dict(data), due if outcome == "succeeded" else 0
 
 
 class _World(ManualClock):
@@ -129,20 +129,20 @@ class ApprovalCameToNothing(Attack):
     def play(self, case: Case) -> Outcome:
         """Run each program of the table, and count payments."""
         shapes = tuple(_shapes({}))
-        for shape, came, rule in case.each("the table", tuple(product(shapes, HANDLED, RULES))):
-            program, due = _program(shape, came, rule)
-            world = _World(fails=came != "succeeded")
+        for shape, outcome, rule in case.each("the table", tuple(product(shapes, HANDLED, RULES))):
+            program, due = _program(shape, outcome, rule)
+            world = _World(fails=outcome != "succeeded")
             options = {"clock": world, "random": case.random, **case.weakness.options}
             machine = ExecutionVM(world, None, MemoryJournal(), checker=None, **options)
-            case.act(f"pay behind an approval that {came}, {shape}, under a rule that asks {rule}")
+            case.act(f"pay behind an approval that {outcome}, {shape}, under a rule that asks {rule}")
             try:
                 run = case.do(machine.run(program, {}, run_id=case.run_id()))
             except StepwardError as error:
                 case.hold(False, Invariant.KEPT, f"such a program is refused: {error}")
                 continue
-            said = f"{world.paid} payments are made, and {due} are allowed: the run is {run.status}"
-            case.hold(world.paid == due, self.invariant, said)
-            case.hold(run.reason in ENDINGS[came], Invariant.ENDINGS, f"a run ends by `{run.reason}`: {run.error}")
+            message = f"{world.paid} payments are made, and {due} are allowed: the run is {run.status}"
+            case.hold(world.paid == due, self.invariant, message)
+            case.hold(run.reason in ENDINGS[outcome], Invariant.ENDINGS, f"a run ends by `{run.reason}`: {run.error}")
         return Outcome.BLOCKED
 
 
@@ -226,7 +226,7 @@ class StartsInABody(Attack):
             machine = ExecutionVM(world, None, MemoryJournal(), checker=None, **options)
             case.act(f"start two calls as {kind} in a {owner} with the rule `{rule}`")
             run = case.do(machine.run(_owned(owner, kind, rule), {}, run_id=case.run_id()))
-            said = f"{world.paid} payments are made, and {due} are allowed: the run is {run.status}"
-            case.hold(world.paid <= due, self.invariant, said)
+            message = f"{world.paid} payments are made, and {due} are allowed: the run is {run.status}"
+            case.hold(world.paid <= due, self.invariant, message)
             case.hold(run.status == "FAILED", Invariant.ENDINGS, f"a run that a rule stops is {run.status}")
         return Outcome.BLOCKED

@@ -115,11 +115,13 @@ class _Terms:
         return self._is_ours and TODAY[(at - MIDNIGHT) // DAY] <= self._expiry
 
     def _called(self, trial: Trial) -> bool:
-        return any(asked.asking.call.tool == self.barred for asked in trial.world.asked)
+        return any(call.asking.call.tool == self.barred for call in trial.world.asked)
 
     def _hold(self, trial: Trial, due: bool, at: int) -> Outcome:
-        said = f"on {TODAY[(at - MIDNIGHT) // DAY]} `{self.barred}` was {'' if self._called(trial) else 'not '}called"
-        self.case.hold(self._called(trial) == due, Invariant.PERMISSION, said)
+        message = (
+            f"on {TODAY[(at - MIDNIGHT) // DAY]} `{self.barred}` was {'' if self._called(trial) else 'not '}called"
+        )
+        self.case.hold(self._called(trial) == due, Invariant.PERMISSION, message)
         return Outcome.ABSORBED if due else Outcome.BLOCKED
 
     def starts(self, when: Sequence[int]) -> Outcome:
@@ -184,17 +186,19 @@ class _Terms:
             return Outcome.BLOCKED
         is_late = has_begun and not self._is_waived(at)
         self.case.hold(not is_late, Invariant.PERMISSION, "a machine went on with a run that broke its rule")
-        came = [one for one in trial.store.inner.read(trial.run) if b'"kind":"governed"' in one.record]
-        self.case.hold(len(came) == 1, Invariant.PERMISSION, f"the run came under the policies {len(came)} times")
+        governed = [one for one in trial.store.inner.read(trial.run) if b'"kind":"governed"' in one.record]
+        self.case.hold(
+            len(governed) == 1, Invariant.PERMISSION, f"the run came under the policies {len(governed)} times"
+        )
         later = any(one.asking.call.tool == self.barred for one in trial.world.asked[asked:])
         is_allowed = self._is_waived(at) or not later
         self.case.hold(is_allowed, Invariant.PERMISSION, f"`{self.barred}` was called under a policy that bars it")
         return Outcome.ABSORBED
 
     def _is_written(self, trial: Trial, step: str) -> bool:
-        said = f'"step":"{step}"'.encode()
+        field = f'"step":"{step}"'.encode()
         return any(
-            b'"kind":"attempt"' in entry.record and said in entry.record for entry in trial.store.inner.read(trial.run)
+            b'"kind":"attempt"' in entry.record and field in entry.record for entry in trial.store.inner.read(trial.run)
         )
 
 
@@ -262,8 +266,8 @@ class _Broken:
 def _waived_elsewhere(case: Case) -> Trial:
     """Return a trial under a policy that waives its rules for another program."""
     tools = sorted({call.tool for call in tools_of(case.target)})
-    said = {"program": "elsewhere", "reason": "an attack", "expiry": EXPIRIES[-1]}
-    waivers = [{**said, "rule": rule} for rule in ("allow", "once")]
+    waiver = {"program": "elsewhere", "reason": "an attack", "expiry": EXPIRIES[-1]}
+    waivers = [{**waiver, "rule": rule} for rule in ("allow", "once")]
     rule = {"name": "once", "at_most_once": {"tool": tools[0]}}
     policy = {"policy": "gate", "allow": tools, "guardrails": [rule], "waivers": waivers}
     return Trial(case, faults=False, target=under(case.target, "waived elsewhere", policy))
@@ -309,17 +313,17 @@ class ProgramNotAdmitted(Attack):
         trial = Trial(case, faults=False)
         found = case.pick("findings", st.lists(st.sampled_from(codes), unique=True))
         later = case.pick("findings in the program as it is then", st.lists(st.sampled_from(codes), unique=True))
-        said = {case.target.plan.digest: found}
-        asked: list[str] = []
+        findings = {case.target.plan.digest: found}
+        digests: list[str] = []
 
         def check(program: Program, policies: Sequence[Policy]) -> Iterable[Any]:
             digest = renewed.plan.digest if program is renewed.program else case.target.plan.digest
-            asked.append(digest)
+            digests.append(digest)
             case.hold(len(policies) == len(case.target.policies), self.invariant, "the checker has other policies")
-            return [finding for finding in FINDINGS if finding.code in said[digest]]
+            return [finding for finding in FINDINGS if finding.code in findings[digest]]
 
         renewed = variant(case.target, "a step more", _with_a_step)
-        said[renewed.plan.digest] = later
+        findings[renewed.plan.digest] = later
         machine = ExecutionVM(
             _Broken(),
             ScriptedModel({}),
@@ -334,11 +338,11 @@ class ProgramNotAdmitted(Attack):
             accept = case.pick(f"accepted {number}", st.lists(st.sampled_from(codes), unique=True))
             target = case.pick(f"program {number}", st.sampled_from(["as it was", "changed"]))
             played = renewed if target == "changed" else case.target
-            due = [one for one in FINDINGS if one.code in said[played.plan.digest] and one.severity == "error"]
+            due = [one for one in FINDINGS if one.code in findings[played.plan.digest] and one.severity == "error"]
             refused = [one for one in due if one.code not in accept]
             if self._is_refused(case, machine, played.program, trial.inputs, accept, refused):
                 outcome = Outcome.BLOCKED
-        case.hold(len(asked) == len(set(asked)), self.invariant, "the checker is asked twice of one program")
+        case.hold(len(digests) == len(set(digests)), self.invariant, "the checker is asked twice of one program")
         self._play_elsewhere(case, trial.inputs)
         return outcome
 
@@ -379,14 +383,16 @@ class ProgramNotAdmitted(Attack):
     ) -> bool:
         run = case.run_id()
         case.act(f"run it, and accept {accept}")
-        said = ""
+        message = ""
         try:
             case.do(machine.run(program, inputs, run_id=run, accept=accept, by=STARTER))
         except RunRefused as error:
-            said = str(error)
-        case.hold(bool(due) == bool(said), self.invariant, f"findings {[one.code for one in due]}, and it says {said}")
-        named = all(one.code in said for one in due)
-        case.hold(named, self.invariant, f"what is refused is not named: {said}")
+            message = str(error)
+        case.hold(
+            bool(due) == bool(message), self.invariant, f"findings {[one.code for one in due]}, and it says {message}"
+        )
+        named = all(one.code in message for one in due)
+        case.hold(named, self.invariant, f"what is refused is not named: {message}")
         is_there = case.store.head(run) is not None
         case.hold(is_there == (not due), self.invariant, "a refused run left records")
         return bool(due)

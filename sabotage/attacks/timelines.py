@@ -18,7 +18,7 @@ from stepward.sabotage.playing.places import place_of
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
 from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
-from stepward.sabotage.playing.world import Asking, ProcessModel, ProcessTools, given, replied
+from stepward.sabotage.playing.world import Asking, ProcessModel, ProcessTools, replied, result_of
 from stepward.vm.journal.store import Append, JournalError, Lease
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.machine.refusals import RunBusy
@@ -120,9 +120,9 @@ class LeaseBook(WatchedStore):
         return lease
 
     def _own(self, lease: Lease) -> None:
-        given = self._given
-        is_own = given is not None and (lease.run, lease.fence) == (given.run, given.fence)
-        self._hold(is_own, f"{lease} is renewed or given back, and {given} was given")
+        own = self._given
+        is_own = own is not None and (lease.run, lease.fence) == (own.run, own.fence)
+        self._hold(is_own, f"{lease} is renewed or given back, and {own} was given")
 
     def _ends(self, lease: Lease, ends: float) -> None:
         row = self.inner.row(lease.run)
@@ -182,7 +182,7 @@ class _Slow:
         """Return the output of a tool."""
         asking, answer = await self._tools.met(name, args, context)
         await self._plot.take_time(asking, answer)
-        return given(asking.call, answer)
+        return result_of(asking.call, answer)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply."""
@@ -298,10 +298,10 @@ class SlowCalls(Attack):
             points = _Pausing(clock, trial, plot.pause, plot.paused_for, plot.dies)
             machine = plot.machine(points)
             if plot.delays == AS_IT_IS:
-                said, due = (
+                pauses, due = (
                     [delay(attempt) for attempt in _ATTEMPTS] for delay in (machine._setup.retry_delay, _usual_delay)
                 )
-                case.hold(said == due, Invariant.BOUNDS, f"the pauses before attempts are {said}, not {due}")
+                case.hold(pauses == due, Invariant.BOUNDS, f"the pauses before attempts are {pauses}, not {due}")
             try:
                 run = self._played(plot, machine)
             except Killed:
@@ -385,6 +385,6 @@ def _hold_times(plot: _Plot) -> None:
         one, other = before.asking, after.asking
         is_retry = (one.place, one.attempt + 1) == (other.place, other.attempt)
         if is_retry and before.delivery == after.delivery and plot.pause is None and one.performance > 0:
-            waited, said = (after.began - before.ends) / 1e6, due(other.attempt)
-            is_so = waited >= said - SLACK and (waited <= said + SLACK or one.call.id in siblings)
-            hold(is_so, Invariant.BOUNDS, f"attempt {other.attempt} waits {waited} s, not {said}")
+            waited, pause = (after.began - before.ends) / 1e6, due(other.attempt)
+            is_so = waited >= pause - SLACK and (waited <= pause + SLACK or one.call.id in siblings)
+            hold(is_so, Invariant.BOUNDS, f"attempt {other.attempt} waits {waited} s, not {pause}")

@@ -130,11 +130,11 @@ class TokenRaced(TokenAttack):
 
         works: dict[str, Work] = {str(number): deliver for number in range(1, count + 1)}
         results = case.do(interleave(case, works))
-        taken = [name for name, result in results.items() if isinstance(result, Run)]
+        accepted = [name for name, result in results.items() if isinstance(result, Run)]
         others = [result for result in results.values() if not isinstance(result, Run | DeliveryRefused)]
         if others:
             raise Breach(Invariant.REFUSAL, f"{type(others[0]).__name__} was raised: {others[0]}")
-        case.hold(len(taken) == 1, Invariant.DELIVERY, f"one token was taken {len(taken)} times")
+        case.hold(len(accepted) == 1, Invariant.DELIVERY, f"one token was taken {len(accepted)} times")
         trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
 
@@ -345,7 +345,7 @@ def _digest(trial: Trial, token: str) -> str:
 
 
 def _key(trial: Trial, token: str) -> str:
-    keys = [asked.asking.key for asked in trial.world.asked if asked.asking.key]
+    keys = [call.asking.key for call in trial.world.asked if call.asking.key]
     return f"{trial.run}.{keys[-1]}" if keys else token
 
 

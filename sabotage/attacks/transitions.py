@@ -305,8 +305,8 @@ def attempts_beyond_retries(trial: Trial, records: list[Data]) -> Forged:
     assert call is not None, "it was picked for that"
     intent = next((record for record in records if _is_intent_of(record, records[seq])), None)
     tries = max(call.attempts, call.call.max_retries if call.writes else 1)
-    said = records[seq]["body"]
-    place = {name: said[name] for name in ("step", "visit", "frame") if name in said}
+    body = records[seq]["body"]
+    place = {name: body[name] for name in ("step", "visit", "frame") if name in body}
     again = records[seq] | {"body": {"error": "it failed", "kind": "again", **place}}
     case.log(f"write {tries} failed attempts of `{call.id}` before record {seq}")
     forged: list[Data] = []
@@ -358,8 +358,8 @@ def visits_beyond_the_limit(trial: Trial, records: list[Data]) -> Forged:
     until = _next_visit(records, records[seq], limits)
     assert until is not None, "it was picked for that"
     round_ = records[seq:until]
-    made = {step: len({visit for name, visit in _visits(round_, frame) if name == step}) for step in _steps(round_)}
-    again = partial(_later, trial, made=made, depth=len(frame))
+    visits = {step: len({visit for name, visit in _visits(round_, frame) if name == step}) for step in _steps(round_)}
+    again = partial(_later, trial, visits=visits, depth=len(frame))
     case.log(f"write the way from record {seq} to {until - 1} again, until `{name}` is visited once too often")
     forged = records[:until]
     for number in range(1, limits[name] - visit + 1):
@@ -398,8 +398,8 @@ def _is_visit(record: Data, place: Place) -> bool:
     )
 
 
-def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int], depth: int) -> Data:
-    """Return a record as some rounds later; `made` counts the visits of each step in a round.
+def _later(trial: Trial, record: Data, rounds: int, visits: dict[str, int], depth: int) -> Data:
+    """Return a record as some rounds later; `visits` counts the visits of each step in a round.
 
     The loop is within `depth` bodies. What is in a body of the loop keeps its visit, and its frame has the later one.
     """
@@ -408,8 +408,8 @@ def _later(trial: Trial, record: Data, rounds: int, made: dict[str, int], depth:
         return record
     frame = [list(member) for member in body.get("frame", ())]
     if len(frame) > depth:
-        frame[depth][1] += rounds * made[frame[depth][0]]
+        frame[depth][1] += rounds * visits[frame[depth][0]]
     is_here = len(frame) == depth or (record["kind"] == "item" and len(frame) == depth + 1)
-    said = {"visit": body["visit"] + (rounds * made[body["step"]] if is_here else 0)}
-    later = with_body(record, **said, **({"frame": frame} if frame else {}))
+    changes = {"visit": body["visit"] + (rounds * visits[body["step"]] if is_here else 0)}
+    later = with_body(record, **changes, **({"frame": frame} if frame else {}))
     return with_key(trial, later) if "key" in record["note"] else later

@@ -99,24 +99,24 @@ class AnswerAfterTheDeadline(Attack):
                 break
             run = trial.deliver(run, trial.machine())
         case.needs(not run.is_over and run.suspensions and run.due)
-        (held, *_), due = run.suspensions, int((run.due or 0.0) * 1e6)
-        payload = case.pick("answer", trial.target.output(trial.target.calls[held.step]))
+        (suspended, *_), due = run.suspensions, int((run.due or 0.0) * 1e6)
+        payload = case.pick("answer", trial.target.output(trial.target.calls[suspended.step]))
         trial.clock.time = due + 1
-        case.act(f"answer `{held.step}` after the deadline")
+        case.act(f"answer `{suspended.step}` after the deadline")
         try:
-            case.do(trial.machine().resume(held.token, payload, by=trial.settler))
+            case.do(trial.machine().resume(suspended.token, payload, by=trial.settler))
         except DeliveryRefused:
             pass
         else:
-            raise Breach(Invariant.DELIVERY, f"`{held.step}` takes an answer after its deadline")
+            raise Breach(Invariant.DELIVERY, f"`{suspended.step}` takes an answer after its deadline")
         if case.pick("by a clock that is set back", st.booleans()):
             trial.clock.time = due - 1_000_000
         try:
-            case.do(trial.machine().resume(held.token, payload, by=trial.settler))
+            case.do(trial.machine().resume(suspended.token, payload, by=trial.settler))
         except DeliveryRefused:
             pass
         else:
-            raise Breach(Invariant.DELIVERY, f"`{held.step}` takes an answer after its deadline was recorded")
+            raise Breach(Invariant.DELIVERY, f"`{suspended.step}` takes an answer after its deadline was recorded")
         trial.clock.time = due + 2
         trial.oracle.judge(trial.carry_on(trial.reload()))
         return Outcome.BLOCKED
@@ -220,5 +220,5 @@ class AnswersAfterAnother(Attack):
         except DeliveryRefused:
             is_taken = False
         is_due = moment < due
-        said = f"of {what} `{name}` is answered after {moment} of {due} seconds: taken is {is_taken}"
-        case.hold(is_taken is is_due, self.invariant, said)
+        message = f"of {what} `{name}` is answered after {moment} of {due} seconds: taken is {is_taken}"
+        case.hold(is_taken is is_due, self.invariant, message)

@@ -109,8 +109,8 @@ class WaiverForOneRule(Attack):
             case.act(f"waived is {waived}; a run does what is {deed}; the policy comes {'later' * is_later or 'first'}")
             due = deed == "nothing" or deed in WAIVERS[waived].allows
             is_done = self._is_done(case, _policies(WAIVERS[waived]), deed, is_later=is_later)
-            said = f"a run {'did' if is_done else 'could not do'} what is {deed}, where {waived} is waived"
-            case.hold(is_done == due, self.invariant, said)
+            message = f"a run {'did' if is_done else 'could not do'} what is {deed}, where {waived} is waived"
+            case.hold(is_done == due, self.invariant, message)
         return Outcome.BLOCKED
 
     def _is_done(self, case: Case, policies: tuple[Policy, ...], deed: str, *, is_later: bool) -> bool:
@@ -118,9 +118,9 @@ class WaiverForOneRule(Attack):
         world, clock = _World(), WorldClock()
         first, later = (
             ExecutionVM(
-                world, None, case.store, held, checker=None, clock=clock, random=case.random, **case.weakness.options
+                world, None, case.store, policy, checker=None, clock=clock, random=case.random, **case.weakness.options
             )
-            for held in (() if is_later else policies, policies)
+            for policy in (() if is_later else policies, policies)
         )
         run = case.do(first.run(_program(deed, holds=is_later), {}, run_id=case.run_id(), by=STARTER))
         while run.suspensions:
@@ -140,8 +140,8 @@ def _policies(waived: Waived) -> tuple[Policy, ...]:
         "p": {"policy": "p", "guardrails": list(RULES), "allow": allow, "four_eyes": ["alone"]},
         "pp": {"policy": "pp"},
     }
-    said = {"program": waived.program, "reason": "an attack", "expiry": waived.expiry}
-    found[waived.policy]["waivers"] = [{**said, "rule": rule} for rule in waived.rules]
+    waiver = {"program": waived.program, "reason": "an attack", "expiry": waived.expiry}
+    found[waived.policy]["waivers"] = [{**waiver, "rule": rule} for rule in waived.rules]
     return tuple(Policy.from_dict(policy) for policy in found.values())
 
 

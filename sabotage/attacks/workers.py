@@ -140,7 +140,7 @@ class _QueuedRuns:
         case.act(f"{count} workers with {at_once} runs at once are stopped after {stop} seconds")
         self.world.most, before = 0, len(self.world.calls)
         began = self.clock.now()
-        told, workers = case.do(self._beside(count, at_once, stop))
+        log, workers = case.do(self._beside(count, at_once, stop))
         calls = self.world.calls[before:]
         case.hold(self.world.most <= count * at_once, Invariant.BOUNDS, f"{self.world.most} runs are driven at once")
         case.hold(not self.world.under_way, Invariant.KEPT, f"{self.world.under_way} are under way after the end")
@@ -148,7 +148,7 @@ class _QueuedRuns:
             late = [call for call in calls if call[2] > began + stop * 1e6]
             case.hold(not late, Invariant.DRIVER, f"calls start after the stop: {late}")
         if count == 1:
-            self._hold_told(told, workers[0], {call[0] for call in calls}, is_whole=stop is None)
+            self._hold_told(log, workers[0], {call[0] for call in calls}, is_whole=stop is None)
         firsts = [run for run, step, _ in calls if step == "one"]
         in_order = firsts == sorted(firsts) if count == 1 else sorted(set(firsts)) == sorted(firsts)
         case.hold(in_order, Invariant.DRIVER, f"runs are begun in this order: {firsts}")
@@ -158,31 +158,35 @@ class _QueuedRuns:
         case.hold(not leased, Invariant.DRIVER, f"{leased} are still leased to workers that have ended")
 
     async def _beside(self, count: int, at_once: int, stop: float | None) -> tuple[list[tuple[str, Any]], list[Worker]]:
-        event, told = asyncio.Event(), list[tuple[str, Any]]()
+        event, log = asyncio.Event(), list[tuple[str, Any]]()
         versions = {one.name: frozenset({Plan(one).digest}) for one in map(_programs().get, WANTED) if one is not None}
         workers = [
-            Worker(self.machine(), versions, lambda what, how: told.append((what, how)), Pace(at_once, 1.0, 9.0))
+            Worker(self.machine(), versions, lambda what, how: log.append((what, how)), Pace(at_once, 1.0, 9.0))
             for _ in range(count)
         ]
         if stop is not None:
             asyncio.get_running_loop().call_later(stop, event.set)
         await asyncio.gather(*(worker.work(event, once=stop is None) for worker in workers))
-        return told, workers
+        return log, workers
 
-    def _hold_told(self, told: list[tuple[str, Any]], worker: Worker, driven: set[str], *, is_whole: bool) -> None:
+    def _hold_told(self, log: list[tuple[str, Any]], worker: Worker, driven: set[str], *, is_whole: bool) -> None:
         """Check what a worker counts and says: each of its runs is taken once, and each other one left once."""
         case, counts = self.case, worker.counts
-        taken = [how["run"] for what, how in told if what == "taken"]
-        case.hold(len(taken) == len(set(taken)) == counts.taken, Invariant.HISTORY, f"{counts.taken} taken: {taken}")
-        case.hold(driven <= set(taken), Invariant.HISTORY, f"{driven} are driven, and {taken} taken")
-        left = sorted((how["run"], how["why"]) for what, how in told if what == "left" and "run" in how)
+        runs_taken = [how["run"] for what, how in log if what == "taken"]
+        case.hold(
+            len(runs_taken) == len(set(runs_taken)) == counts.taken,
+            Invariant.HISTORY,
+            f"{counts.taken} taken: {runs_taken}",
+        )
+        case.hold(driven <= set(runs_taken), Invariant.HISTORY, f"{driven} are driven, and {runs_taken} taken")
+        left = sorted((how["run"], how["why"]) for what, how in log if what == "left" and "run" in how)
         due = {"another version": "version", "without tools": "tools"}
-        wanted = sorted((run, due[kind]) for run, kind in self.runs.items() if kind in due)
-        is_told = left == wanted if is_whole else set(left) <= set(wanted) and len(set(left)) == len(left)
-        case.hold(is_told, Invariant.HISTORY, f"{left} are left alone, and not {wanted}")
+        expected = sorted((run, due[kind]) for run, kind in self.runs.items() if kind in due)
+        is_told = left == expected if is_whole else set(left) <= set(expected) and len(set(left)) == len(left)
+        case.hold(is_told, Invariant.HISTORY, f"{left} are left alone, and not {expected}")
         counted = sorted(counts.left.elements()) == sorted(why for _, why in left) and counts.driven == 0
         case.hold(counted, Invariant.HISTORY, f"{dict(counts.left)} are counted as left, {counts.driven} as driven")
-        stopped = [how["status"] for what, how in told if what == "stopped"]
+        stopped = [how["status"] for what, how in log if what == "stopped"]
         case.hold(Counter(stopped) == counts.stopped, Invariant.HISTORY, f"{dict(counts.stopped)} have stopped")
 
     def judge(self) -> None:
@@ -192,9 +196,9 @@ class _QueuedRuns:
         status = {row.run: row.status for row in self.store.rows()}
         due = {run: "SUCCESS" if kind == "driven" else "RUNNING" for run, kind in self.runs.items()}
         case.hold(status == due, Invariant.KEPT, f"the runs are {status}, and not {due}")
-        made = Counter((run, step) for run, step, _ in self.world.calls)
-        wanted = Counter((run, step) for run in driven for step in ("one", "two"))
-        case.hold(made == wanted, Invariant.ONCE, f"the calls are {dict(made)}")
+        calls = Counter((run, step) for run, step, _ in self.world.calls)
+        expected = Counter((run, step) for run in driven for step in ("one", "two"))
+        case.hold(calls == expected, Invariant.ONCE, f"the calls are {dict(calls)}")
 
 
 WANTED: Final = ("driven", "without tools")

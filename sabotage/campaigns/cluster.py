@@ -158,6 +158,6 @@ def play_beside(work: bytes) -> bytes:
         command = [sys.executable, "-m", BESIDE, str(file)]
         done = subprocess.run(command, input=work, capture_output=True, check=False)
         if done.returncode or not file.exists():
-            said = done.stderr.decode(errors="replace")[-SHOWN:].strip()
-            raise ShardLost(f"the process of a shard ended with {done.returncode}: {said}")
+            errors = done.stderr.decode(errors="replace")[-SHOWN:].strip()
+            raise ShardLost(f"the process of a shard ended with {done.returncode}: {errors}")
         return file.read_bytes()

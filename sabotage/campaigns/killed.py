@@ -70,8 +70,8 @@ class SharedWorld(World):
             effects = len(self.effects)
             answer = super().meet(asking)
             call = asking.call
-            said = [call.id, asking.visit, asking.attempt, asking.performance, asking.args, asking.key, asking.frame]
-            self._write({"asked": said, "answer": answer.data(), "happened": len(self.effects) > effects})
+            place = [call.id, asking.visit, asking.attempt, asking.performance, asking.args, asking.key, asking.frame]
+            self._write({"asked": place, "answer": answer.data(), "happened": len(self.effects) > effects})
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         return answer
@@ -125,13 +125,13 @@ def play(target: Target, job: Mapping[str, Any]) -> dict[str, Any]:
         try:
             _DEEDS[job["deed"]](_trial(case, folder, job), job["kill"])
         except Breach as breach:
-            return _said(case, breach)
+            return _report(case, breach)
         except Exception as error:
-            return _said(case, Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}"))
-        return _said(case, None)
+            return _report(case, Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}"))
+        return _report(case, None)
 
 
-def _said(case: Case, breach: Breach | None) -> dict[str, Any]:
+def _report(case: Case, breach: Breach | None) -> dict[str, Any]:
     broken = None if breach is None else [breach.invariant.name, breach.what]
     return {"events": case.events, "story": case.story, "breach": broken}
 
@@ -203,15 +203,15 @@ def forked(work: Callable[[], dict[str, Any]]) -> tuple[int, int]:
     try:
         os.close(reading)
         signal.alarm(PATIENCE_SECONDS)
-        said = json.dumps(work()).encode()
-        while said:
-            said = said[os.write(writing, said) :]
+        answer = json.dumps(work()).encode()
+        while answer:
+            answer = answer[os.write(writing, answer) :]
         status = 0
     finally:
         os._exit(status)
 
 
-def heard(process: tuple[int, int]) -> dict[str, Any]:
+def result_of(process: tuple[int, int]) -> dict[str, Any]:
     """Wait for a process. Return its result with its exit status, or minus the signal that ended it."""
     pid, reading = process
     with os.fdopen(reading, "rb") as file:
@@ -235,7 +235,7 @@ def serve() -> None:
             continue
         work = partial(play, targets[job["target"]], job)
         processes = [forked(work) for _ in range(job["processes"])]
-        print(json.dumps([heard(process) for process in processes]), flush=True)
+        print(json.dumps([result_of(process) for process in processes]), flush=True)
 
 
 def _target(job: Mapping[str, Any]) -> Target:

@@ -50,20 +50,20 @@ class Forks:
         self._server: subprocess.Popen[bytes] | None = None
         self._sent: Target | None = None
 
-    def play(self, target: Target, folder: Path, made: Mapping[str, Any], deed: str, **more: Any) -> list[Died]:
+    def play(self, target: Target, folder: Path, decisions: Mapping[str, Any], deed: str, **more: Any) -> list[Died]:
         """Let processes do a deed on the store in a folder with the given decisions, and wait for them.
 
         `more` may give the point at which to `kill` them, the number of `processes`, and their `generation`: each
         generation begins after all leases of the previous one have expired.
         """
-        job = {"folder": str(folder), "made": dict(made), "deed": deed, "target": target.plan.digest}
+        job = {"folder": str(folder), "made": dict(decisions), "deed": deed, "target": target.plan.digest}
         job |= {"kill": None, "processes": 1, "generation": 0} | more
         server = self._started()
         if self._sent is not target:
             self._write(server, {"target": target.plan.digest, **target.to_data()})
             self._sent = target
         self._write(server, job)
-        return [Died(**said) for said in json.loads(_line(server), parse_float=Decimal)]
+        return [Died(**fields) for fields in json.loads(_line(server), parse_float=Decimal)]
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._server is None:

@@ -140,11 +140,11 @@ def runner(
     target: Target, attack: Attack, weakness: Weakness | None = None, postgres: str | None = None
 ) -> Iterator[CaseRunner]:
     """Lend a `CaseRunner`, and close it afterwards."""
-    made = CaseRunner(target, attack, weakness, postgres)
+    case_runner = CaseRunner(target, attack, weakness, postgres)
     try:
-        yield made
+        yield case_runner
     finally:
-        made.close()
+        case_runner.close()
 
 
 def play(attack: Attack, case: Case) -> Outcome:

@@ -69,7 +69,7 @@ def _invariants() -> Iterator[str]:
 
 
 def _outcomes() -> Iterator[str]:
-    said = {
+    meanings = {
         Outcome.BLOCKED: "the machine refused the attack before an effect happened",
         Outcome.DETECTED: "the store was changed, and the machine or a verification reported it",
         Outcome.ABSORBED: "the run went as it would without the attack",
@@ -79,7 +79,7 @@ def _outcomes() -> Iterator[str]:
         Outcome.NOT_RUN: "no case of the attack started, so there is no result for the machine",
     }
     yield "## The outcomes of an attack\n"
-    yield from (f"- *{str(outcome).replace('_', ' ')}*: {words}" for outcome, words in said.items())
+    yield from (f"- *{str(outcome).replace('_', ' ')}*: {words}" for outcome, words in meanings.items())
     yield ""
 
 

@@ -27,8 +27,8 @@ def compare_held(machine: Machine, run: Run) -> None:
     if row is None:
         raise Parted("row", f"the list of runs has no run `{run.id}`")
     head = machine.journal.head(run.id)
-    said = (machine.case.program.name, run.status, None if head is None else head.seq)
-    equal("row", (row.program, row.status, row.seq), said)
+    expected = (machine.case.program.name, run.status, None if head is None else head.seq)
+    equal("row", (row.program, row.status, row.seq), expected)
     if not run.is_over:  # a process that died has not given it back
         least = machine.clock.time / 1e6 if machine.died else 0.0
         equal("lease of a run that waits", row.expires <= least, True, str(row))
@@ -56,8 +56,8 @@ def compare_held(machine: Machine, run: Run) -> None:
 async def compare_idle(machine: Machine, run: Run) -> None:
     """Check that a run that stands still is as a new process reads it, and that nobody recovers it."""
     again = await machine.vm().get(run.id)
-    said = [(one.status, one.reason, one.step, one.suspensions, one.doubts) for one in (again, run)]
-    equal("run as a new process reads it", said[0], said[1])
+    outcomes = [(one.status, one.reason, one.step, one.suspensions, one.doubts) for one in (again, run)]
+    equal("run as a new process reads it", outcomes[0], outcomes[1])
     listed = [row.run for row in await machine.vm().runs([run.status], program=machine.case.program.name)]
     equal("runs of its status", run.id in listed, True, run.status)
 
@@ -73,32 +73,32 @@ def compare_notes(machine: Machine, reference: Reference, people: Sequence[tuple
         _compare_due_times(machine, records)
     elif not is_cancelled:
         _compare_delays(machine)
-    told: list[str] = next((record["body"]["in_doubt"] for record in records if "in_doubt" in record["body"]), [])
-    equal("writes in doubt at the end", sorted(told), sorted(reference.in_doubt))
+    in_doubt: list[str] = next((record["body"]["in_doubt"] for record in records if "in_doubt" in record["body"]), [])
+    equal("writes in doubt at the end", sorted(in_doubt), sorted(reference.in_doubt))
 
 
 def _compare_people(records: Sequence[dict[str, Any]], people: Sequence[tuple[str, str]], *, may_repeat: bool) -> None:
     """Compare who did what, by the records. After a death a refusal may be on record twice."""
-    said = [(record["kind"], record["note"].get("by", "")) for record in records if record["kind"] in SETTLES]
-    inside = Counter(said) - Counter(people)  # a cancellation from within a call names nobody
+    people_found = [(record["kind"], record["note"].get("by", "")) for record in records if record["kind"] in SETTLES]
+    inside = Counter(people_found) - Counter(people)  # a cancellation from within a call names nobody
     if may_repeat:
         inside -= Counter({one: count for one, count in inside.items() if one[0] == "refused" and one in people})
     equal("people", sorted((inside - Counter({("cancel", ""): 1})).elements()), [])
-    equal("people", sorted((Counter(people) - Counter(said)).elements()), [])
+    equal("people", sorted((Counter(people) - Counter(people_found)).elements()), [])
 
 
 def _compare_terms(machine: Machine, reference: Reference, records: Sequence[dict[str, Any]]) -> None:
     """Compare the policies and waived rules on record, at the start and whenever others came."""
-    came = [record["body"] for record in records if record["kind"] in ("started", "governed")]
-    said = [(_names(machine, body["policies"]), body["waived"]) for body in came]
+    bodies = [record["body"] for record in records if record["kind"] in ("started", "governed")]
+    found = [(_names(machine, body["policies"]), body["waived"]) for body in bodies]
     due = [([policy.policy for policy in terms.policies], sorted(terms.waived)) for terms in reference.terms]
-    equal("policies and waivers on record", said, due)
-    held: list[str] = []
+    equal("policies and waivers on record", found, due)
+    policies: list[str] = []
     for record in records:
         if record["kind"] in ("started", "governed"):
-            held = list(dict.fromkeys([*held, *record["body"]["policies"]]))
+            policies = list(dict.fromkeys([*policies, *record["body"]["policies"]]))
         elif record["kind"] == "intent":
-            equal("policies of an intent", record["body"]["policies"], held)
+            equal("policies of an intent", record["body"]["policies"], policies)
 
 
 def _names(machine: Machine, digests: Sequence[str]) -> list[str]:
@@ -199,21 +199,21 @@ def _compare_due_times(machine: Machine, records: Sequence[dict[str, Any]]) -> N
 
     The clock never goes back, so a start is late enough also after a death.
     """
-    made: dict[tuple[Any, ...], int] = {}
+    attempts: dict[tuple[Any, ...], int] = {}
     before: dict[tuple[Any, ...], int] = {}
     for record in records:
         body, note = record["body"], record["note"]
         if record["kind"] == "joined" and body["kind"] == "again":
-            made.clear()  # each round of a parallel step counts anew
+            attempts.clear()  # each round of a parallel step counts anew
         if record["kind"] not in ("attempt", "expired"):
             continue
         is_attempt = record["kind"] == "attempt"
         place = body["step"], body["visit"], str(body.get("frame"))
-        made[place] = made.get(place, 0) + is_attempt
+        attempts[place] = attempts.get(place, 0) + is_attempt
         if is_attempt and place in before:
             equal("start that is due", note["started"] >= before.pop(place), True, str(place))
         entry = _entry(machine, body)
-        due = None if entry is None else int(_delay(entry, made[place]) * 1_000_000)
+        due = None if entry is None else int(_delay(entry, attempts[place]) * 1_000_000)
         if body["kind"] == "suspended":
             continue  # `compare_waits` compares deadlines
         ended = note["started"] + note["took"] if is_attempt else note["time"]

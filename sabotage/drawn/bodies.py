@@ -59,12 +59,12 @@ class BodyMaker(Maker):
 
     @contextmanager
     def _inside(self, ids: list[str], variables: tuple[str, ...], items: list[str]) -> Iterator[None]:
-        kept = self.ids, self.variables, self._items, self._around
+        before = self.ids, self.variables, self._items, self._around
         self._around = [*self._around, *self.ids]
         self.ids, self.variables, self._items = ids, variables, [*self._items, *items]
         self.subs |= {one: [f"{one}_{number}" for number in range(self.chance.randint(1, 3))] for one in ids}
         yield
-        self.ids, self.variables, self._items, self._around = kept
+        self.ids, self.variables, self._items, self._around = before
 
     def each(self, name: str) -> dict[str, Any]:
         """Return a for_each step. At the greatest depth it is a call."""

@@ -102,14 +102,14 @@ def _names(known: tuple[str, ...], chance: Random) -> list[str]:
 def _reading(value: Any, chance: Random) -> Any:
     """Return a value in which some references to an error or an output are to the name of an error."""
     if isinstance(value, str):
-        said = _ERROR.sub(lambda found: f"${found[1]}.error_name" if chance.random() < 0.3 else found[0], value)
-        return _QUESTION.sub(lambda found: _asked(found, chance), said)
+        renamed = _ERROR.sub(lambda found: f"${found[1]}.error_name" if chance.random() < 0.3 else found[0], value)
+        return _QUESTION.sub(lambda found: _with_name(found, chance), renamed)
     if isinstance(value, dict):
         return {name: _reading(item, chance) for name, item in value.items()}
     return [_reading(item, chance) for item in value] if isinstance(value, list) else value
 
 
-def _asked(found: re.Match[str], chance: Random) -> str:
+def _with_name(found: re.Match[str], chance: Random) -> str:
     name = chance.choice((*LISTED, *OTHERS, *EARLY))
     return found[0] if chance.random() < 0.5 else f"({found[0]} and ${found[1]}.error_name == '{name}')"
 

@@ -71,9 +71,9 @@ class _Maker:
         """Return a step that computes or decides. Both branches of a decision lead to the next step."""
         name, following = f"s{number}", f"s{number + 1}"
         if self.chance.random() < 0.7:
-            said = {"v0": self.truth(0), "v1": self.number(0), "v2": self.text()}
-            kept = {key: said[key] for key in said if self.chance.random() < 0.8} or {"v0": said["v0"]}
-            return {"id": name, "type": "set", "set": kept, "next_step": following}
+            values = {"v0": self.truth(0), "v1": self.number(0), "v2": self.text()}
+            assigned = {key: values[key] for key in values if self.chance.random() < 0.8} or {"v0": values["v0"]}
+            return {"id": name, "type": "set", "set": assigned, "next_step": following}
         later = f"s{self.chance.randint(number + 1, STEPS)}"
         if self.chance.random() < 0.5:
             return {"id": name, "type": "condition", "condition": self.truth(0), "then": later, "otherwise": following}

@@ -288,9 +288,11 @@ def flows_case(seed: str) -> DrawnCase:
     }
     data = {"name": "flows", "language": 2, "inputs": INPUTS, "programs": {"p": called}, "steps": steps}
     if chance.random() < ECHOING:
-        given = longer(GIVEN)
-        said = (*(text for text in texts_of(given) if text.endswith(LONGER)), DEFAULT)
-        return DrawnCase(Program.from_dict({**data, "tools": OPEN}), seed, manner=ECHOES, inputs=given, secrets=said)
+        inputs = longer(GIVEN)
+        secrets = (*(text for text in texts_of(inputs) if text.endswith(LONGER)), DEFAULT)
+        return DrawnCase(
+            Program.from_dict({**data, "tools": OPEN}), seed, manner=ECHOES, inputs=inputs, secrets=secrets
+        )
     return DrawnCase(Program.from_dict({**data, "tools": TOOLS}), seed, manner=MANNER, inputs=GIVEN)
 
 

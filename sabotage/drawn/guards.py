@@ -85,10 +85,10 @@ def _rule(chance: Random, names: list[str]) -> dict[str, Any]:
     required: dict[str, Any] = selected()
     if chance.random() < 0.3:
         required = {chance.choice(("all_of", "any_of")): [required, selected()]}
-    asked = {"protects": last, "requires": required}
+    requirement = {"protects": last, "requires": required}
     return chance.choice(
         (
-            *[asked] * 5,
+            *[requirement] * 5,
             {"followed_by": {"first": selected(), "then": selected()}, "ends": chance.choice(("any", "success"))},
             {"exclusive": [selected(), last]},
             {"at_most_once": selected()},

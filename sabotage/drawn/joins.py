@@ -62,9 +62,9 @@ def joins_case(seed: str) -> DrawnCase:
     if chance.random() < 0.15:
         branches[names[0]]["guardrails"] = [{"name": "inside", "at_most_once": {"tool": "get"}}]
     ask = {"id": "ask", "type": "set", "set": {"was": chance.choice((1, "$count"))}, "next_step": "fork"}
-    kept = {name: f"${name}.output" for name in chance.sample(names, min(2, len(names)))}
+    outputs = {name: f"${name}.output" for name in chance.sample(names, min(2, len(names)))}
     one = chance.choice(names)
-    said = {"one": f"defined(${one}.error)", "two": f"defined(${one}.output)", "three": "defined($fork.output)"}
+    conditions = {"one": f"defined(${one}.error)", "two": f"defined(${one}.output)", "three": "defined($fork.output)"}
     steps = [
         {"id": "zero", "type": "set", "set": {"count": 0}},
         ask,
@@ -76,8 +76,8 @@ def joins_case(seed: str) -> DrawnCase:
             **chance.choice(ENDINGS),
             "next_step": "told",
         },
-        {"id": "keep", "type": "set", "set": {"kept": kept}, "next_step": "note"},
-        {"id": "told", "type": "set", "set": said, "next_step": chance.choice(("note", "note", "keep"))},
+        {"id": "keep", "type": "set", "set": {"kept": outputs}, "next_step": "note"},
+        {"id": "told", "type": "set", "set": conditions, "next_step": chance.choice(("note", "note", "keep"))},
         {"id": "failed", "type": "set", "set": {"why": "$fork.error_name"}, "next_step": "told"},
         {"id": "declined", "type": "set", "set": {"other": f"defined(${one}.error_name)"}, "next_step": "note"},
         {"id": "note", "type": "set", "set": {"count": "$count + 1"}, "next_step": chance.choice(("again", "last"))},

@@ -15,7 +15,7 @@ from stepward.sabotage.drawn import around, showing
 from stepward.sabotage.drawn.held import alike, held_by, sealed_in, tells
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Machine, Parted, Processes, equal
 from stepward.sabotage.drawn.passing import catch_up, compare_waits, let_pass, may_pass
-from stepward.sabotage.drawn.world import PEOPLE, DrawnWorld, given
+from stepward.sabotage.drawn.world import PEOPLE, DrawnWorld, inputs_of
 from stepward.sabotage.playing.oracle import odd_of
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.quiet import without_log_of_caches
@@ -65,8 +65,8 @@ def _compare_facts(plan: Plan, policies: Sequence[Policy]) -> None:
     for call in (call for step in plan.steps for call in step.calls if not call.is_model):
         due = facts.tool(call.tool, plan.program, policies)
         known = "write" if call.writes else "read", call.keeps_key, call.may_suspend
-        said = "write" if due.effect == "write" else "read", due.idempotent, due.suspends
-        equal(f"tool `{call.tool}`", known, said, "effect, idempotent, suspends")
+        expected = "write" if due.effect == "write" else "read", due.idempotent, due.suspends
+        equal(f"tool `{call.tool}`", known, expected, "effect, idempotent, suspends")
         equal(f"arguments of `{call.tool}`", call.arg_types, due.args)
         equal(f"errors of `{call.tool}`", set(call.errors), set(due.errors))
 
@@ -128,7 +128,7 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
     plan = Plan(case.program, facts.policies_of(case.program, case.policies))
     _compare_facts(plan, facts.policies_of(case.program, case.policies))
     world = DrawnWorld(plan, case.seed, case.manner, case.secrets, case.limits.output_bytes)
-    inputs = given(plan, world) if case.inputs is None else case.inputs
+    inputs = inputs_of(plan, world) if case.inputs is None else case.inputs
     run_id = world.run_id(name)
     machine = Machine(
         world, case, MemoryJournal() if journal is None else journal, run_id, {} if processes is None else processes
@@ -145,13 +145,13 @@ async def _played(case: DrawnCase, journal: Journal | None, name: str, processes
     )
     reference.now = DAYS[case.day]
     by, envelope = world.starter(), world.envelope()
-    said = None if envelope is None else Envelope(envelope[0], "gate", settles_own=envelope[1])
+    gate = None if envelope is None else Envelope(envelope[0], "gate", settles_own=envelope[1])
     given_inputs = machine.respelled(inputs)
     try:
         run = await outlived(
             machine,
             0,
-            lambda vm: vm.run(case.program, given_inputs, run_id=run_id, by=by or None, envelope=said),
+            lambda vm: vm.run(case.program, given_inputs, run_id=run_id, by=by or None, envelope=gate),
             ("started",),
         )
     except RunRefused:
@@ -230,23 +230,23 @@ class _Pair:
     def answer(self) -> None:
         """Answer the calls of the reference until it waits for a delivery or is over."""
         while self.reference.asked:
-            for asked in self._next():
-                self.answered.append(asked)
-                if self.world.cancels(asked.step, len(self.answered)):
+            for call in self._next():
+                self.answered.append(call)
+                if self.world.cancels(call.step, len(self.answered)):
                     self.reference.cancel()
                     self.met.add("cancelled at work")
-                said = self.world.answer(*asked.place)
-                self.met.add(type(said).__name__)
-                self.reference.answer(asked.step, said, asked.frame)
+                outcome = self.world.answer(*call.place)
+                self.met.add(type(outcome).__name__)
+                self.reference.answer(call.step, outcome, call.frame)
 
     def _next(self) -> list[PendingCall]:
         """Return the calls to answer next: all of a wave, or one of those in a step with `depends_on`."""
-        asked = list(self.reference.asked)
-        if not self.world.is_ordered(asked[0].step):
-            return asked
+        calls = list(self.reference.asked)
+        if not self.world.is_ordered(calls[0].step):
+            return calls
         if self.world.has_branches:
-            return [min(asked, key=lambda one: self.world.rank(*one.place))]
-        return [min(asked, key=lambda one: self.world.rank(*one[:3]))]
+            return [min(calls, key=lambda one: self.world.rank(*one.place))]
+        return [min(calls, key=lambda one: self.world.rank(*one[:3]))]
 
     # -- deliveries ----------------------------------------------------------------------------------------------------
 
@@ -260,30 +260,30 @@ class _Pair:
             self.people.append(("cancel", who))
             run_id = self.machine.run
             return await outlived(self.machine, 0, lambda vm: vm.cancel(run_id, by=who or None), ("cancel",))
-        held = reference.held
+        suspended = reference.held
         is_timed = may_pass(reference) or self.case.program.timeout_seconds is not None
-        if is_timed and (not held or chance.random() < SHARE_OF_TIME):
+        if is_timed and (not suspended or chance.random() < SHARE_OF_TIME):
             self.met.add("time passed")
             return await let_pass(self.machine, reference, outlived, self.answer)
-        phase, step, frame = chance.choice(held)
+        phase, step, frame = chance.choice(suspended)
         payload = self.world.value(step, chance) if chance.random() < 0.8 else chance.choice((None, 5, "zz", {}))
         by = chance.choice(PEOPLE)
         most = len(self.case.later)
         later = min(chance.randint(0, most + 1), most)
-        policies, said = self.case.held(later), self.machine.respelled(payload)
+        policies, value = self.case.held(later), self.machine.respelled(payload)
         request: Request
         verdict: Any = None
         if phase == "waits":
             token = next(one.token for one in run.suspensions if (one.step, one.frame) == (step, frame))
             kind = "resumed"
-            request = lambda vm: vm.resume(token, said, by=by or None)  # noqa: E731
+            request = lambda vm: vm.resume(token, value, by=by or None)  # noqa: E731
             due = self._resumed((step, frame), payload, by, policies)
             self.met |= {due, f"resumed {due == 'taken'}"}
         else:
             verdict = chance.choice(VERDICTS)
             run_id, kind = self.machine.run, "reconciled"
             place = shown(frame, step)
-            request = lambda vm: vm.reconcile(run_id, place, verdict, said, by=by or None)  # noqa: E731
+            request = lambda vm: vm.reconcile(run_id, place, verdict, value, by=by or None)  # noqa: E731
             due = self._reconciled((step, frame), verdict, payload, by, policies)
             self.met |= {due, f"{verdict} {due == 'taken'}"}
         if due == "taken":
@@ -292,10 +292,10 @@ class _Pair:
             self.people.append(("refused", by))
         waived = self.case.waived(policies, self.machine.clock.time)
         try:
-            run, came = await outlived(self.machine, later, request, (kind,)), "taken"
+            run, result = await outlived(self.machine, later, request, (kind,)), "taken"
         except (DeliveryRefused, RunRefused) as error:
-            came = "not taken" if isinstance(error, DeliveryRefused) else "stopped"
-        equal(f"delivery by `{by}` to `{step}`", came, due, repr(payload))
+            result = "not taken" if isinstance(error, DeliveryRefused) else "stopped"
+        equal(f"delivery by `{by}` to `{step}`", result, due, repr(payload))
         if due == "taken":  # the machine comes first: what it writes says how large the state of both is
             if verdict != "abandon":
                 reference.add_policies(policies, waived)
@@ -336,8 +336,8 @@ class _Pair:
         for number in range(2):
             erased = await machine.vm().erase(run.id, by=self.world.starter() or None)
             found = machine.history()
-            told = [record.kind for record in found.records].count("erased")
-            equal("erasures on record", told, 1 if found.plan.has_sensitive else 0, f"after {number + 1}")
+            erasures = [record.kind for record in found.records].count("erased")
+            equal("erasures on record", erasures, 1 if found.plan.has_sensitive else 0, f"after {number + 1}")
             equal("values that were erased", sorted(machine.journal.vault.get(run.id)), [])
             equal("ending", (erased.status, erased.reason), (run.status, run.reason), "after its erasure")
             equal("state when read again", erased.trace_hash, run.trace_hash, "after its erasure")
@@ -361,8 +361,8 @@ class _Pair:
             return
         equal("ending", (run.status, run.reason), (reference.status, reference.reason), run.error)
         equal("charges", (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, reference.cost))
-        held, doubts = [one.step for one in run.suspensions], [one.step for one in run.doubts]
-        equal("held", _listed(held, self.world), _listed(reference.waiting, self.world))
+        suspended, doubts = [one.step for one in run.suspensions], [one.step for one in run.doubts]
+        equal("held", _listed(suspended, self.world), _listed(reference.waiting, self.world))
         equal("doubts", _listed(doubts, self.world), _listed(reference.doubtful, self.world))
         compare_waits(machine, reference)
         found = machine.history()
@@ -395,23 +395,23 @@ class _Pair:
         equal("records", odd_of(journal, run), None)
 
     def _has_patterns(self) -> bool:
-        said = (self.case.program.to_dict(), *(policy.to_data() for policy in self.case.policies))
-        return any(_has_pattern(one) for one in said)
+        documents = (self.case.program.to_dict(), *(policy.to_data() for policy in self.case.policies))
+        return any(_has_pattern(one) for one in documents)
 
     def _compare_values(self, run: Run, found: History) -> None:
         reference = self.reference
         known = dict(run.view("tool"))
-        told = {
+        expected = {
             **reference.values,
             **{f"{step}.output": value for step, value in reference.outputs.items()},
             **{f"{step}.error": why for step, why in reference.errors.items()},
             **{f"{step}.error_name": name for step, name in reference.error_names.items()},
             **{f"{step}.errors": value for step, value in reference.item_errors.items()},
         }
-        equal("names", sorted(known), sorted(told))
+        equal("names", sorted(known), sorted(expected))
         for name, value in known.items():
-            if not alike(value, told[name]):
-                raise Parted("values", f"`{name}` is {value!r}, and {told[name]!r} to the reference")
+            if not alike(value, expected[name]):
+                raise Parted("values", f"`{name}` is {value!r}, and {expected[name]!r} to the reference")
         equal("sensitive", sorted(known.keys() - run.view("model").keys()), sorted(reference.hidden))
         for name, value in held_by(found).items():
             equal("sensitive", sealed_in(value), reference.hidden.get(name, set()), f"in `{name}`")
@@ -423,15 +423,15 @@ class _Pair:
 
     def _compare_calls(self) -> None:
         lost = self.world.lost
-        asked, answered = (
+        calls, answered = (
             [one for one in many if one.place not in lost] for many in (self.machine.asked, self.answered)
         )
-        equal("asked", len(asked), len(answered), str(asked[-1:]) + str(answered[-1:]))
-        for ours, theirs in zip(sorted(asked, key=_order), sorted(answered, key=_order), strict=True):
+        equal("asked", len(calls), len(answered), str(calls[-1:]) + str(answered[-1:]))
+        for ours, theirs in zip(sorted(calls, key=_order), sorted(answered, key=_order), strict=True):
             equal("asked", _order(ours), _order(theirs))
             if ours.tool:
-                said = (theirs.tool, theirs.performance)
-                equal("performance", (ours.tool, ours.performance), said, str(_order(ours)))
+                expected = (theirs.tool, theirs.performance)
+                equal("performance", (ours.tool, ours.performance), expected, str(_order(ours)))
             pairs = ((dict(ours.args), theirs.args), (ours.prompt, theirs.prompt), (ours.system, theirs.system))
             for one, other in pairs:
                 if not alike(one, other):
@@ -479,10 +479,10 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
         for move in moves
         if move.step in kinds
     ]
-    said = [move for move in log if move.step in kinds]
+    logged = [move for move in log if move.step in kinds]
     if plan.program.layout.has_siblings:
-        top, said = _by_place(top, plan), _by_place(said, plan)
-    equal("moves", top, said)
+        top, logged = _by_place(top, plan), _by_place(logged, plan)
+    equal("moves", top, logged)
     # A sub-step ended as its last record of the visit says. Sub-steps of a step that never joined are not in the log.
     last = {(move.step, move.visit, move.frame): move for move in moves if move.step not in kinds}
     for move in log:
@@ -490,8 +490,8 @@ def _compare_moves(moves: list[Moved], log: list[Moved], plan: Plan) -> None:
             equal("sub-step", last.get((move.step, move.visit, move.frame)), move)
 
 
-def _order(asked: PendingCall) -> tuple[Any, ...]:
-    return asked.place
+def _order(call: PendingCall) -> tuple[Any, ...]:
+    return call.place
 
 
 def _has_pattern(data: Any) -> bool:

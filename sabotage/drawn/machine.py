@@ -213,15 +213,15 @@ class Machine:
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Answer as the world."""
         step, visit, attempt, performance = context.step, context.visit, context.attempt, context.performance
-        asked = PendingCall(step, visit, attempt, performance, name, args, frame=context.frame)
+        pending = PendingCall(step, visit, attempt, performance, name, args, frame=context.frame)
         with self._noting():
             equal("run and program of a context", (context.run, context.program), (self.run, self.world.plan.digest))
             self._note_key((step, visit, performance, *context.frame), context.idempotency_key)
-            called = self._ask(asked, context.idempotency_key, context.resume_token)
-        said = await self._said(called)
-        if isinstance(said, Waits):
-            return Suspend(said.request)
-        return self.respelled(said.value) if isinstance(said, Returned) else None
+            called = self._ask(pending, context.idempotency_key, context.resume_token)
+        answer = await self._answer(called)
+        if isinstance(answer, Waits):
+            return Suspend(answer.request)
+        return self.respelled(answer.value) if isinstance(answer, Returned) else None
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
@@ -231,33 +231,33 @@ class Machine:
             self.parted = self.parted or error
             raise
 
-    def _ask(self, asked: PendingCall, key: str = "", token: str = "") -> Called:
+    def _ask(self, pending: PendingCall, key: str = "", token: str = "") -> Called:
         """Note an attempt. After a death an attempt is made again, unless it could happen twice."""
-        place = asked.place
+        place = pending.place
         before = self.calls.get(place)
         if before is None:
-            self.asked.append(asked)
+            self.asked.append(pending)
         else:
-            call = self.world.calls[asked.step]
+            call = self.world.calls[pending.step]
             equal("performance", call.writes and not call.keeps_key, False, f"{place} is made twice after a death")
-            equal("attempt that is made again", asked, before.asked)
-        if self._replied and asked.step in self.world.top:
+            equal("attempt that is made again", pending, before.asked)
+        if self._replied and pending.step in self.world.top:
             self._look_for_replies()
         row = self.journal.row(self.run)
         if row is None or row.expires <= self.clock.time / 1e6:
             raise Parted("lease", f"{place} is asked at {self.clock.time}, and the lease is {row}")
-        found = self.calls[place] = Called(asked, self.clock.time, key, token)
+        found = self.calls[place] = Called(pending, self.clock.time, key, token)
         return found
 
     def _look_for_replies(self) -> None:
         """Check that what was paid for is in the store before the next call: a later process must not ask again."""
-        told = {place_on_record(one) for one in self.records() if one["kind"] == "attempt"}
-        equal("replies that are not in the store", self._replied - told, set())
+        recorded = {place_on_record(one) for one in self.records() if one["kind"] == "attempt"}
+        equal("replies that are not in the store", self._replied - recorded, set())
         self._replied = set()
 
     def _note_key(self, performance: tuple[Any, ...], key: str) -> None:
         equal("key", key, self._keys.setdefault(performance, key), str(performance))
-        others = [one for one, held in self._keys.items() if held == key and one != performance]
+        others = [one for one, known_key in self._keys.items() if known_key == key and one != performance]
         equal("performances under one key", others, [])
 
     names = ANY_NAME
@@ -276,16 +276,16 @@ class Machine:
             equal("allowed", request.allowed, allowed)
             declared = None if returns is None else json.dumps(returns.to_data(), default=_plain, sort_keys=True)
             equal("schema", request.schema and json.dumps(request.schema, sort_keys=True), declared)
-        said = await self._said(called)
-        if not isinstance(said, Replied):
+        answer = await self._answer(called)
+        if not isinstance(answer, Replied):
             return ModelReply("late")
         self._replied.add(called.asked.place)
-        called.cost = max(said.cost, Decimal(0))
-        called.tokens = said.tokens if type(said.tokens) is int and said.tokens > 0 else 0
+        called.cost = max(answer.cost, Decimal(0))
+        called.tokens = answer.tokens if type(answer.tokens) is int and answer.tokens > 0 else 0
         called.model = self.world.chance("model", step).choice(MODELS)
-        return ModelReply(self.respelled(said.content), said.tokens, said.cost, called.model)
+        return ModelReply(self.respelled(answer.content), answer.tokens, answer.cost, called.model)
 
-    async def _said(self, called: Called) -> Answer:
+    async def _answer(self, called: Called) -> Answer:
         step, place = called.asked.step, called.asked.place
         if self.world.is_ordered(step):
             await self._turns.come(place, self.world.rank(*place))
@@ -293,18 +293,18 @@ class Machine:
             self.clock.is_even = True
             await self.vm().cancel(self.run)
             self.clock.is_even = False
-        said = called.answer = self.world.answer(*place)
-        if isinstance(said, Raised):
-            raise raised(said.names, f"{said.why} {self.world.words(*place)}")
-        if isinstance(said, Lost):
+        answer = called.answer = self.world.answer(*place)
+        if isinstance(answer, Raised):
+            raise raised(answer.names, f"{answer.why} {self.world.words(*place)}")
+        if isinstance(answer, Lost):
             raise InDoubt(self.world.words(*place))
-        if isinstance(said, TimedOut):
+        if isinstance(answer, TimedOut):
             timeout = self.world.calls[step].timeout
             assert timeout is not None, "only what has a time-out is late"
             self.clock.time += int((timeout + 1) * 1_000_000)
             self.clock.is_late = True
         called.ended = self.clock.time
-        return said
+        return answer
 
     def bury(self) -> None:
         """Let the lease of a dead process end. The outcome of a write that it had started is lost."""

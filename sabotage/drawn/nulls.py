@@ -61,19 +61,22 @@ def misread(program: Program, data: dict[str, Any], plain: Program) -> str | Non
     """Return the difference of a program read from data with nulls to `plain`, the one read without them, or None."""
     if _without_nulls(program.to_dict()) != _without_nulls(plain.to_dict()):
         return "with null for fields that are absent it is another program"
-    for step, said in zip(program.steps, data["steps"], strict=True):
-        pairs = [(step, said), *zip(getattr(step, "parallel_steps", ()), said.get("parallel_steps", ()), strict=True)]
+    for step, written in zip(program.steps, data["steps"], strict=True):
+        pairs = [
+            (step, written),
+            *zip(getattr(step, "parallel_steps", ()), written.get("parallel_steps", ()), strict=True),
+        ]
         for part, entry in pairs:
             for key in _VALUES:
-                held = getattr(part, key, None)
-                if held is not None and key in entry and not same(freeze(held), freeze(entry[key])):
-                    return f"`{key}` of `{part.id}` is {held}, and {entry[key]} was written"
+                value = getattr(part, key, None)
+                if value is not None and key in entry and not same(freeze(value), freeze(entry[key])):
+                    return f"`{key}` of `{part.id}` is {value}, and {entry[key]} was written"
     return None
 
 
 def _without_nulls(data: Any) -> Any:
     """Return data without null fields. Null values are compared separately."""
     if isinstance(data, dict):
-        kept = {key: item for key, item in data.items() if item is not None or key == "default"}
-        return {key: _without_nulls(item) for key, item in kept.items()}
+        items = {key: item for key, item in data.items() if item is not None or key == "default"}
+        return {key: _without_nulls(item) for key, item in items.items()}
     return [_without_nulls(item) for item in data] if isinstance(data, list | tuple) else data

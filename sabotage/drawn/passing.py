@@ -106,10 +106,10 @@ def compare_waits(machine: Machine, reference: Reference) -> None:
         if state.phase == AWAITED and state.due
     }
     equal("deadlines", set(calls), set(reference.deadlines))
-    for held, lasts in reference.deadlines.items():
-        asked = (one for one in reversed(found.records) if one.body.get("kind") == "suspended")
-        note = next(one.note for one in asked if (_place(one.body)[0], _place(one.body)[2]) == held)
-        equal("a deadline", (note["due"], calls[held]), (note["started"] + note["took"] + lasts,) * 2)
+    for waiting, lasts in reference.deadlines.items():
+        suspensions = (one for one in reversed(found.records) if one.body.get("kind") == "suspended")
+        note = next(one.note for one in suspensions if (_place(one.body)[0], _place(one.body)[2]) == waiting)
+        equal("a deadline", (note["due"], calls[waiting]), (note["started"] + note["took"] + lasts,) * 2)
 
 
 def _place(body: Mapping[str, Any]) -> tuple[str, int, tuple[Any, ...]]:

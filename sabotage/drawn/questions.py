@@ -129,8 +129,8 @@ class Questions:
         allowed, returns = step.get("allowed_outputs"), step.get("returns")
         is_hidden = HIDDEN in f"{prompt} {system}" or (returns or {}).get("sensitive", False)
         may = bool(step.get("cache")) and visit == 1 and not is_hidden
-        said = [step.get(name) for one in SETTINGS for name in one]
-        question = json.dumps([self.parameters, prompt, system, allowed, returns, said])
+        settings = [step.get(name) for one in SETTINGS for name in one]
+        question = json.dumps([self.parameters, prompt, system, allowed, returns, settings])
         if may and question in self._table:
             return Got(step["id"], visit, self._table[question], 0, is_cached=True)
         value = self._reply(allowed, returns)

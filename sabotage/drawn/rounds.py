@@ -52,11 +52,11 @@ def rounds_case(seed: str) -> DrawnCase:
     is_crowd = share > 1 - SHARE_OF_CROWDS
     each = _tried(chance) if is_tried else _crowd(chance) if is_crowd else _each(chance, "each", "it", "n", depth=0)
     again = {"id": "again", "type": "condition", "condition": "$count < 2", "then": "each", "otherwise": "last"}
-    said = {"total": "$total", "seen": "$seen"}
+    values = {"total": "$total", "seen": "$seen"}
     steps = [
         {"id": "zero", "type": "set", "set": {"count": 0, "total": 7, "seen": ["first"]}, "next_step": "each"},
         {**each, **chance.choice(WAYS[:3] if is_tried else WAYS), "next_step": chance.choice(("keep", "note", "note"))},
-        {"id": "keep", "type": "set", "set": {"kept": {**said, "out": "$each.output"}}, "next_step": "note"},
+        {"id": "keep", "type": "set", "set": {"kept": {**values, "out": "$each.output"}}, "next_step": "note"},
         {"id": "failed", "type": "set", "set": {"why": "$each.error_name"}, "next_step": "note"},
         {
             "id": "declined",
@@ -141,8 +141,8 @@ def _each(chance: Random, name: str, item: str, index: str, depth: int) -> Step:
 
 def _adds(carried: list[str], name: str, item: str, index: str, own: str) -> Step:
     """Return a `set` step that gives each carried variable a value made of the one before."""
-    made = {"total": f"$total + {'$' + index} + 1", "seen": f"$seen + [${item}]", "sub": f"$sub * 2 + ${index}"}
-    return {"id": name, "type": "set", "set": {one: made[one] for one in carried} or {own: f"${index}"}}
+    sums = {"total": f"$total + {'$' + index} + 1", "seen": f"$seen + [${item}]", "sub": f"$sub * 2 + ${index}"}
+    return {"id": name, "type": "set", "set": {one: sums[one] for one in carried} or {own: f"${index}"}}
 
 
 def _inner(chance: Random, name: str, item: str) -> Step:

@@ -26,7 +26,7 @@ def with_language_2(data: dict[str, Any], chance: Random, share: float) -> dict[
 
     It says `language: 2` if one does. The program that was given is not changed.
     """
-    steps = [_changed(step, lambda text: _asked(text, chance, share)) for step in data["steps"]]
+    steps = [_changed(step, lambda text: _compared(text, chance, share)) for step in data["steps"]]
     steps = [_set_up(step, chance, share) for step in steps]
     found = {**data, "steps": steps}
     if "inputs" in data:
@@ -100,7 +100,7 @@ def _by_index(text: str, chance: Random, share: float) -> str:
     return _OF_LIST.sub(written, text)
 
 
-def _asked(text: str, chance: Random, share: float) -> str:
+def _compared(text: str, chance: Random, share: float) -> str:
     def written(found: re.Match[str]) -> str:
         name, operator, literal = found.groups()
         if chance.random() >= share:

@@ -131,17 +131,17 @@ def secret_inputs(seed: str, names: list[str]) -> Secrets:
     if _repeats(seed):
         inputs["h"] = inputs["m"]["f0"] = TWIN
         return Secrets({name: inputs[name] for name in names if name in inputs}, (), (TWIN, COINED, COINED))
-    held = {
+    texts_of_inputs = {
         "d": [DEFAULTS[0]],
         "h": [inputs["h"]],
         "o": [inputs["o"]["a"]],
         "q": [texts[-1]],
         "m": list(inputs["m"].values()),
     }
-    unique = tuple(text for name in held if name in names for text in held[name])
+    unique = tuple(text for name in texts_of_inputs if name in names for text in texts_of_inputs[name])
     short = [SHORT] if "p" in names else []
-    given = {name: inputs[name] for name in names if name in inputs}
-    return Secrets(given, (*unique, DEFAULTS[1]) if unique else (), (*(unique or NUMERALS), *short))
+    known = {name: inputs[name] for name in names if name in inputs}
+    return Secrets(known, (*unique, DEFAULTS[1]) if unique else (), (*(unique or NUMERALS), *short))
 
 
 def _step(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:
@@ -198,10 +198,12 @@ def _expression(chance: Random, inputs: list[str]) -> str:
     numbers = [word for name, word in NUMBERS.items() if name in inputs]
     truths = [word for name, word in TRUTHS.items() if name in inputs]
     if len(numbers) > 1 and chance.random() < 0.5:
-        said = chance.sample(numbers, min(len(numbers), chance.randint(2, 3)))
-        return chance.choice((" + ".join(said), " - ".join(said), f"{said[0]} * ({' + '.join(said[1:])})"))
-    said = chance.sample([*truths, "1 == 1"], min(len(truths) + 1, chance.randint(2, 3)))
-    return chance.choice((" and ", " or ")).join(said)
+        operands = chance.sample(numbers, min(len(numbers), chance.randint(2, 3)))
+        return chance.choice(
+            (" + ".join(operands), " - ".join(operands), f"{operands[0]} * ({' + '.join(operands[1:])})")
+        )
+    operands = chance.sample([*truths, "1 == 1"], min(len(truths) + 1, chance.randint(2, 3)))
+    return chance.choice((" and ", " or ")).join(operands)
 
 
 def _call(name: str, chance: Random, inputs: list[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ POINTS: Final = ("cancel", "refused", "erased", "governed")
 
 def compare_views(run: Run, reference: Reference) -> None:
     """Compare what a model and a trace may see with what a tool may see. Raises Parted."""
-    whole, told, shown = dict(run.view("tool")), dict(run.view("model")), dict(run.view("trace"))
+    whole, model_view, shown = dict(run.view("tool")), dict(run.view("model")), dict(run.view("trace"))
     equal("names", sorted(shown), sorted(whole), "in a trace")
     for name, value in whole.items():
         is_hidden = name in reference.hidden
@@ -35,8 +35,8 @@ def compare_views(run: Run, reference: Reference) -> None:
             raise Parted("values", f"`{name}` is {shown[name]!r} in a trace, and {value!r} to a tool")
         if is_hidden and same(shown[name], value) and not _has_hidden(value):
             raise Parted("sensitive", f"`{name}` is sensitive, and a trace shows {value!r}")
-        if name in told and not same(told[name], value):
-            raise Parted("values", f"`{name}` is {told[name]!r} to a model, and {value!r} to a tool")
+        if name in model_view and not same(model_view[name], value):
+            raise Parted("values", f"`{name}` is {model_view[name]!r} to a model, and {value!r} to a tool")
 
 
 def _has_hidden(value: Any) -> bool:
@@ -68,30 +68,32 @@ def _compare_trace(run: Run, records: Records) -> None:
     """Compare the records of a trace, field by field, with those of the journal."""
     equal("records of a trace", len(run.trace), run.seq + 1)
     for number, (one, record) in enumerate(zip(run.trace, records, strict=False)):
-        told = {field.name: getattr(one, field.name) for field in fields(one)}
+        fields_shown = {field.name: getattr(one, field.name) for field in fields(one)}
         place = (one.kind, one.seq, _microseconds(one.at))
         equal("place in a trace", place, (record["kind"], number, record["at"]))
-        said = {**record["note"], **record["body"]}
-        for name, data in said.items():
+        fields_due = {**record["note"], **record["body"]}
+        for name, data in fields_due.items():
             field = "outcome" if name == "kind" else name
-            if field in told and not same(_told(field, told[field]), _said(field, data)):
-                raise Parted("values", f"`{name}` of record {number} is {told[field]!r} in a trace, and {data!r}")
+            if field in fields_shown and not same(_of_trace(field, fields_shown[field]), _of_record(field, data)):
+                raise Parted(
+                    "values", f"`{name}` of record {number} is {fields_shown[field]!r} in a trace, and {data!r}"
+                )
 
 
 def _microseconds(at: Any) -> int:
     return round(float(at.timestamp()) * 1e6)
 
 
-def _told(name: str, value: Any) -> Any:
+def _of_trace(name: str, value: Any) -> Any:
     """Return the value of a field of a trace as it is compared: sensitive values are alike."""
     if name in ("due", "started", "time") and value is not None:
         return _microseconds(value)
     if name == "took":
         return round(value * 1e6)
-    return "[sensitive]" if value == "[erased]" else _mapped(value, lambda one: _told("", one))
+    return "[sensitive]" if value == "[erased]" else _mapped(value, lambda one: _of_trace("", one))
 
 
-def _said(name: str, data: Any) -> Any:
+def _of_record(name: str, data: Any) -> Any:
     """Return a value of a record without its tags, and with the word of a trace for a sensitive one."""
     if name == "cost":
         return Decimal(data)
@@ -101,7 +103,7 @@ def _said(name: str, data: Any) -> Any:
         if data.startswith("#n"):
             return Decimal(data[2:])
         return data[1:] if data.startswith("##") else data
-    return _mapped(data, lambda one: _said("", one))
+    return _mapped(data, lambda one: _of_record("", one))
 
 
 def _mapped(value: Any, change: Any) -> Any:
@@ -114,9 +116,9 @@ def _mapped(value: Any, change: Any) -> Any:
 def _compare_spent(machine: Machine, run: Run, records: Records) -> None:
     """Compare what each step has spent on models with the attempts on record."""
     models = {name for name, call in machine.world.calls.items() if call.is_model}
-    made = [one for one in records[: run.seq + 1] if one["kind"] == "attempt" and one["body"]["step"] in models]
+    attempts = [one for one in records[: run.seq + 1] if one["kind"] == "attempt" and one["body"]["step"] in models]
     due: dict[str, tuple[int, Decimal, str]] = {}
-    for one in made:
+    for one in attempts:
         note, before = one["note"], due.get(one["body"]["step"], (0, Decimal(0), ""))
         due[one["body"]["step"]] = before[0] + note["tokens"], before[1] + Decimal(note["cost"]), note["model"]
     equal("spent", {name: (one.tokens, Decimal(one.cost), one.model) for name, one in run.spent.items()}, due)
@@ -140,8 +142,8 @@ def _compare_values(span: Span, records: Records) -> None:
     for name, field in VALUES.items():
         number = 0 if field == "inputs" else span.attributes["stepward.record"]
         if name in span.attributes:
-            said = json.loads(str(span.attributes[name]))
-            equal("values of a span", said, _spelled(records[int(number)]["body"][field]), f"{name} of {span.name}")
+            value = json.loads(str(span.attributes[name]))
+            equal("values of a span", value, _spelled(records[int(number)]["body"][field]), f"{name} of {span.name}")
 
 
 def _spelled(data: Any) -> Any:
@@ -174,16 +176,16 @@ def _compare_spans(spans: Sequence[Span], records: Records) -> None:
     status = [str(one.attributes.get("stepward.run.status")) for one in spans if _operation(one) == "invoke_workflow"]
     ends = [str(one["body"]["ends"]) for one in records if "ends" in one["body"]]
     equal("ends of the run in spans", [one for one in status if one not in ("SUSPENDED", "IN_DOUBT")], ends)
-    made = {number: one for number, one in enumerate(records) if one["kind"] == "attempt"}
+    attempts = {number: one for number, one in enumerate(records) if one["kind"] == "attempt"}
     calls = {one.attributes["stepward.record"]: one for one in spans if _operation(one) in ("chat", "execute_tool")}
-    for number, record in made.items():
+    for number, record in attempts.items():
         span, note = calls.get(number), record["note"]
         if span is None:
             raise Parted("spans of calls", f"the attempt of record {number} has none")
         equal("time of a span", (span.start, span.end), (note["started"], note["started"] + note["took"]))
-        said = (span.attributes["stepward.step.id"], span.attributes.get("stepward.call.attempt"))
+        place = (span.attributes["stepward.step.id"], span.attributes.get("stepward.call.attempt"))
         step = record["body"]["step"]
-        equal("step of a span", said, (_plain_id(step), note["attempt"]))
+        equal("step of a span", place, (_plain_id(step), note["attempt"]))
         equal("error of a span", bool(span.error), _has_failed(record["body"]), str(record["body"].get("kind")))
         _compare_path(span, {one.span_id: one for one in spans}, record["body"])
         spent = (span.attributes.get("stepward.tokens", 0) or 0, span.is_client)

@@ -58,10 +58,10 @@ def _gate(chance: Random, read: str, to: str) -> tuple[Step, str | int]:
     if chance.random() < 0.5:
         return {"condition": _among(chance, holds), "then": to}, "then"
     cases = [{"when": "1 == 2", "then": to, "name": f"c{number}"} for number in range(chance.randint(1, 3))]
-    taken, reading = chance.randrange(len(cases)), chance.randrange(len(cases))
-    cases[taken]["when"] = "1 == 1"
-    cases[reading]["when"] = _among(chance, holds if reading >= taken else f"not ({holds})")
-    return {"cases": cases}, chance.choice((taken + 1, f"c{taken}"))
+    always, reading = chance.randrange(len(cases)), chance.randrange(len(cases))
+    cases[always]["when"] = "1 == 1"
+    cases[reading]["when"] = _among(chance, holds if reading >= always else f"not ({holds})")
+    return {"cases": cases}, chance.choice((always + 1, f"c{always}"))
 
 
 def _among(chance: Random, condition: str) -> str:

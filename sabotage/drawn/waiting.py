@@ -83,8 +83,8 @@ def _all_waiting(steps: list[dict[str, Any]], chance: Random) -> list[dict[str, 
 
 
 def _waiting(step: dict[str, Any], chance: Random) -> dict[str, Any]:
-    kept: dict[str, Any] = {name: step[name] for name in _KEPT if name in step}
-    return {"id": step["id"], "type": "wait", **chance.choice(WAITS), **kept}
+    fields: dict[str, Any] = {name: step[name] for name in _KEPT if name in step}
+    return {"id": step["id"], "type": "wait", **chance.choice(WAITS), **fields}
 
 
 LIMITS: Final = (432_000, 1_296_000.5, 2_160_000, 4_752_000)

@@ -144,14 +144,14 @@ class _Maker:
         if depth > 1 or self.odds(0.6):
             return str(self.chance.choice(simple))
         left, right = self.number(depth + 1), self.number(depth + 1)
-        said = (f"{left} + {right}", f"{left} - {right} * 3", f"-({left})", f"({left} + {right}) * {right}")
-        return self.chance.choice(said)
+        sums = (f"{left} + {right}", f"{left} - {right} * 3", f"-({left})", f"({left} + {right}) * {right}")
+        return self.chance.choice(sums)
 
     def condition(self, depth: int = 0) -> str:
         if depth < 2 and self.odds(0.35):
             left, right = self.condition(depth + 1), self.condition(depth + 1)
-            said = (f"{left} and {right}", f"{left} or {right}", f"not ({left})", f"defined($v) and {left}")
-            return self.chance.choice(said)
+            conditions = (f"{left} and {right}", f"{left} or {right}", f"not ({left})", f"defined($v) and {left}")
+            return self.chance.choice(conditions)
         text, reference = self.pick("$s", "$w", "'ok'", "$h"), self.reference()
         simple: tuple[str, ...] = (
             f"{self.number()} {self.pick('<', '<=', '>', '>=', '==', '!=')} {self.number()}",

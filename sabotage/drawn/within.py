@@ -57,9 +57,15 @@ def _rule(chance: Random, before: str, after: str) -> dict[str, Any]:
     required: dict[str, Any] = chance.choice((one, one, branch))
     if chance.random() < 0.2:
         required = {chance.choice(("all_of", "any_of")): [one, branch]}
-    asked = {"protects": other, "requires": required}
+    requirement = {"protects": other, "requires": required}
     return chance.choice(
-        (asked, asked, asked, {"exclusive": [one, other]}, {"followed_by": {"first": one, "then": other}})
+        (
+            requirement,
+            requirement,
+            requirement,
+            {"exclusive": [one, other]},
+            {"followed_by": {"first": one, "then": other}},
+        )
     )
 
 

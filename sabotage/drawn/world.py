@@ -195,19 +195,19 @@ class DrawnWorld:
         chance = self.chance("echo", step, repr(value))
         if chance.random() >= self.manner.echoes:
             return value
-        said = self.spelled(chance)
-        found = _with(value, said, chance)
+        spelling = self.spelled(chance)
+        found = _with(value, spelling, chance)
         return found if _is_of(found, self.calls[step].returns) else value
 
     def spelled(self, chance: Random) -> str:
         """Return a sensitive value in some spelling."""
         secret = chance.choice(self.secrets)
         names = [name for name in SPELLINGS if len(secret) >= LEAST or name not in QUOTED]
-        said = SPELLINGS[chance.choice(names)](secret)
-        is_sought = len(secret) >= LEAST and len(said) > len(secret)
-        if is_sought and not said.isdigit() and says(said, secret):
-            self.said.add(said)
-        return said
+        spelling = SPELLINGS[chance.choice(names)](secret)
+        is_sought = len(secret) >= LEAST and len(spelling) > len(secret)
+        if is_sought and not spelling.isdigit() and says(spelling, secret):
+            self.said.add(spelling)
+        return spelling
 
     def answer(self, step: str, visit: int, attempt: int, *frame: Any) -> Answer:
         """Return the answer to an attempt; `frame` are the items in whose bodies it is made."""
@@ -261,18 +261,22 @@ def _is_of(value: Any, spec: TypeSpec | None) -> bool:
         return False
 
 
-def _with(value: Any, said: str, chance: Random) -> Any:
+def _with(value: Any, spelling: str, chance: Random) -> Any:
     if isinstance(value, str):
-        return chance.choice([said, {"a": said}, {said: 1, "b": 2}, ["x", [said]]]) if chance.random() < 0.5 else said
+        return (
+            chance.choice([spelling, {"a": spelling}, {spelling: 1, "b": 2}, ["x", [spelling]]])
+            if chance.random() < 0.5
+            else spelling
+        )
     if isinstance(value, dict) and value:
         name = chance.choice(list(value))
-        return value | ({name: _with(value[name], said, chance)} if chance.random() < 0.8 else {said: 5})
+        return value | ({name: _with(value[name], spelling, chance)} if chance.random() < 0.8 else {spelling: 5})
     if isinstance(value, list):
-        return [*value, said]
-    return int(said) if said.isascii() and said.isdigit() and type(value) is int else value
+        return [*value, spelling]
+    return int(spelling) if spelling.isascii() and spelling.isdigit() and type(value) is int else value
 
 
-def given(plan: Plan, world: DrawnWorld) -> Mapping[str, Any]:
+def inputs_of(plan: Plan, world: DrawnWorld) -> Mapping[str, Any]:
     """Return the inputs of a run. An input with a default is given half the time."""
     return {
         name: world.input(name, spec)

@@ -43,12 +43,12 @@ class Book:
     def opened(self, run: str, plain: Plain, by: str | None, caller: str | None) -> Account:
         """Make a run under the policies of the machine."""
         require_starter(plain, by, self.present)
-        made = Account(run, plain, self.now, by, caller, terms=set(self.present), tasks=plain.tasks)
-        made.first_terms = frozenset(self.present)
-        made.most_steps, made.most_tokens, made.most_cost = plain.steps, plain.tokens, plain.cost
-        made.ends_by = None if plain.seconds is None else self.now + plain.seconds * 1_000_000
-        self.runs[run] = made
-        return made
+        account = Account(run, plain, self.now, by, caller, terms=set(self.present), tasks=plain.tasks)
+        account.first_terms = frozenset(self.present)
+        account.most_steps, account.most_tokens, account.most_cost = plain.steps, plain.tokens, plain.cost
+        account.ends_by = None if plain.seconds is None else self.now + plain.seconds * 1_000_000
+        self.runs[run] = account
+        return account
 
     def again(self, one: Account, *, is_same: bool) -> None:
         """Start a run again, by the same program with the same inputs or by another one: nothing happens."""
@@ -79,29 +79,29 @@ class Book:
         if not is_fit or not named or last.erased or last.next is not None:
             raise Refusal("RunRefused")
         require_starter(plain, by, last.terms | self.present)
-        made = self._behind(last, plain, plain.tasks, grant)
-        made.by, made.caller = by, caller
-        made.terms = last.terms | self.present
-        made.writes = []
-        self._enter(chain, made)
-        return made
+        account = self._behind(last, plain, plain.tasks, grant)
+        account.by, account.caller = by, caller
+        account.terms = last.terms | self.present
+        account.writes = []
+        self._enter(chain, account)
+        return account
 
-    def _enter(self, chain: Sequence[Account], made: Account) -> None:
-        made.run = f"{chain[0].run}~{len(chain)}"
-        chain[-1].next = made
-        self.runs[made.run] = made
+    def _enter(self, chain: Sequence[Account], account: Account) -> None:
+        account.run = f"{chain[0].run}~{len(chain)}"
+        chain[-1].next = account
+        self.runs[account.run] = account
 
     def _behind(self, last: Account, plain: Plain, tasks: tuple[Task, ...], grant: dict[str, int]) -> Account:
         """Return a run with what is left of the budgets of the run before it; refuses one without anything left."""
-        made = Account("", plain, self.now, before=last.chain(), tasks=tasks)
-        made.most_steps = plain.steps
+        account = Account("", plain, self.now, before=last.chain(), tasks=tasks)
+        account.most_steps = plain.steps
         left_steps = 10_000 if last.most_steps is None else last.most_steps
         left = left_steps - last.steps + grant.get("steps", 0)
         if left <= 0:
             raise Refusal("RunRefused")
-        made.most_steps = min(left, left if plain.steps is None else plain.steps)
-        made.most_tokens = self._left_of(last.most_tokens, last.tokens, grant.get("tokens", 0), plain.tokens, tasks)
-        made.most_cost = self._left_of(last.most_cost, last.cost, grant.get("cost", 0), plain.cost, tasks)
+        account.most_steps = min(left, left if plain.steps is None else plain.steps)
+        account.most_tokens = self._left_of(last.most_tokens, last.tokens, grant.get("tokens", 0), plain.tokens, tasks)
+        account.most_cost = self._left_of(last.most_cost, last.cost, grant.get("cost", 0), plain.cost, tasks)
         ends = None if plain.seconds is None else plain.seconds * 1_000_000
         if last.ends_by is not None:
             time = last.ends_by - last.ended
@@ -109,8 +109,8 @@ class Book:
             if time <= 0:
                 raise Refusal("RunRefused")
             ends = time if ends is None else min(ends, time)
-        made.ends_by = None if ends is None else self.now + ends
-        return made
+        account.ends_by = None if ends is None else self.now + ends
+        return account
 
     def _left_of(
         self, most: int | None, spent: int, grant: int, own: int | None, tasks: tuple[Task, ...]
@@ -182,7 +182,7 @@ class Book:
             if not one.rests and not one.items:
                 self._left(one)
             return True
-        late = next(held for held in one.held if held.due == first)
+        late = next(suspended for suspended in one.held if suspended.due == first)
         one.held.remove(late)
         if late.tool == "sign":
             one.phase = "doubt"
@@ -204,10 +204,10 @@ class Book:
     def _depart(self, one: Account) -> bool:
         assert one.moved is not None, "it moves"
         one.ended = self.now
-        made = self._behind(one, one.moved, rest_of(one.moved, one.tasks[one.at - 1]), one.granted)
-        made.by, made.caller = one.by, one.caller
-        made.terms = one.terms | one.moved_under | self.present
-        self._enter(one.chain(), made)
+        account = self._behind(one, one.moved, rest_of(one.moved, one.tasks[one.at - 1]), one.granted)
+        account.by, account.caller = one.by, one.caller
+        account.terms = one.terms | one.moved_under | self.present
+        self._enter(one.chain(), account)
         return self._end(one, "moved")
 
     def _begin(self, one: Account) -> bool:
@@ -364,20 +364,20 @@ class Book:
 
     def resume(self, one: Account | None, step: str, payload: Any, by: str | None) -> None:
         """Deliver the output of a suspended call."""
-        held = None if one is None else next((held for held in one.held if held.step == step), None)
-        if one is None or held is None or not isinstance(payload, str):
+        suspended = None if one is None else next((suspended for suspended in one.held if suspended.step == step), None)
+        if one is None or suspended is None or not isinstance(payload, str):
             raise Refusal("DeliveryRefused")
         missing = self.governed(one)
-        if held.due is not None and held.due <= self.now and not one.cancelled:
+        if suspended.due is not None and suspended.due <= self.now and not one.cancelled:
             one.terms |= missing
             self._let_pass_all(one)  # that is recorded, but nobody goes on with the run
             raise Refusal("DeliveryRefused")
-        if needs_another(one, held.tool, by, one.terms | missing) or is_own(one, by):
+        if needs_another(one, suspended.tool, by, one.terms | missing) or is_own(one, by):
             raise Refusal("DeliveryRefused")
         if not one.cancelled:
             self._let_pass_all(one)
-        one.held.remove(held)
-        one.settled.append((held.tool, by))
+        one.held.remove(suspended)
+        one.settled.append((suspended.tool, by))
         if not one.held:
             self._left(one)
         self.drive(one, missing)

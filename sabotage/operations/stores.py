@@ -35,6 +35,6 @@ class Files:
     def __call__(self) -> Journal:
         """Return a new store."""
         self._count += 1
-        made = SQLiteJournal(os.path.join(self._folder, f"runs{self._count}.db"))
-        self._stack.callback(made.close)
-        return made
+        journal = SQLiteJournal(os.path.join(self._folder, f"runs{self._count}.db"))
+        self._stack.callback(journal.close)
+        return journal

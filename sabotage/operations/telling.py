@@ -16,7 +16,7 @@ def content(store: Journal, run: str) -> tuple[Any, ...]:
     return listed, store.head(run), store.read(run), store.kept(run), store.vault.get(run)
 
 
-def said(run: Run) -> tuple[Any, ...]:
+def facts_of(run: Run) -> tuple[Any, ...]:
     """Return what the machine says of a run."""
     waits = sorted(one.step for one in run.suspensions)
     due = None if run.due is None else round(run.due * 1e6)
@@ -34,7 +34,7 @@ def said(run: Run) -> tuple[Any, ...]:
 
 def expected(one: Account) -> tuple[Any, ...]:
     """Return what it has to say."""
-    waits = sorted(held.step for held in one.held)
+    waits = sorted(suspended.step for suspended in one.held)
     doubts = [one.task.id] if one.phase == "doubt" and one.task else []
     return one.status, one.reason, one.steps, one.tokens, one.cost, one.due(), waits, doubts
 

@@ -69,8 +69,8 @@ class Drawn:
 class Recorded:
     """Decisions read from a script."""
 
-    def __init__(self, made: Mapping[str, Any]) -> None:
-        self.made = dict(made)
+    def __init__(self, decisions: Mapping[str, Any]) -> None:
+        self.made = dict(decisions)
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:  # noqa: ARG002 - the script has chosen
         """Return the decision of that name. Raises ScriptMisfit if the script has none."""

@@ -37,12 +37,12 @@ class WatchedStore(ThroughStore):
         rows = super().rows(statuses, **filters)
         return rows if self.shows_others else [row for row in rows if row.run == self.oracle.run.id]
 
-    def claim(self, holder: str, now: float, ttl: float, limit: int, *wanted: Any) -> list[Lease]:
+    def claim(self, holder: str, now: float, ttl: float, limit: int, *filters: Any) -> list[Lease]:
         """Lease runs that are due."""
         if self.shows_others:
-            return super().claim(holder, now, ttl, limit, *wanted)
+            return super().claim(holder, now, ttl, limit, *filters)
         own: list[Lease] = []
-        for lease in super().claim(holder, now, ttl, EVERY, *wanted):
+        for lease in super().claim(holder, now, ttl, EVERY, *filters):
             if lease.run == self.oracle.run.id:
                 own.append(lease)
             else:
@@ -90,8 +90,8 @@ class Machine(ExecutionVM):
         self.points = points
         case = world.case
         self._target = world.target
-        said = {"policy": world.target.policies, "key": case.key, "random": case.random, "checker": None}
-        options = {**said, **options}
+        defaults = {"policy": world.target.policies, "key": case.key, "random": case.random, "checker": None}
+        options = {**defaults, **options}
         tools: Tools = ProcessTools(world, points)
         tools = tools if around is None else around(tools)
         super().__init__(tools, model or ProcessModel(world, points), store, clock=clock, **options)

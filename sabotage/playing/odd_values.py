@@ -148,11 +148,11 @@ def strange(target: Target, spec: TypeSpec | None, *, is_reply: bool) -> SearchS
     return st.one_of(kinds)
 
 
-def made(said: Mapping[str, Any]) -> Any:
+def value_of(drawn: Mapping[str, Any]) -> Any:
     """Return the value of a description from `strange`."""
-    if "specimen" in said:
-        return specimen(said["specimen"])
-    return said["value"] if said["how"] == "as it is" else _SPOILINGS[said["how"]](said["value"])
+    if "specimen" in drawn:
+        return specimen(drawn["specimen"])
+    return drawn["value"] if drawn["how"] == "as it is" else _SPOILINGS[drawn["how"]](drawn["value"])
 
 
 def specimen(name: str) -> Any:

@@ -348,8 +348,8 @@ class Oracle:
         if awaited.attempt != asking.attempt:
             raise Breach(Invariant.BOUNDS, f"`{call.id}` makes attempt {asking.attempt}, not {awaited.attempt}")
         if not call.is_model and not _agree(awaited.args, asking.args):
-            said = f"{_shown(asking.args)}, and the program says {_shown(awaited.args)}"
-            raise Breach(Invariant.DATA, f"`{call.id}` is given {said}")
+            words = f"{_shown(asking.args)}, and the program says {_shown(awaited.args)}"
+            raise Breach(Invariant.DATA, f"`{call.id}` is given {words}")
         request = asking.request
         if request is not None and not _agree((awaited.prompt, awaited.system), (request.prompt, request.system)):
             raise Breach(Invariant.DATA, f"the prompt of `{call.id}` is not the one that the program says")
@@ -385,17 +385,17 @@ class Oracle:
             return  # the last step depends on when the run was cancelled, or on whose reply was first
         reference = self.reference
         if (run.status, run.reason) != (reference.status, reference.reason):
-            said = f"{run.status} ({run.reason}), and it had to be {reference.status} ({reference.reason})"
-            raise Breach(Invariant.GRAPH, f"the run is {said}")
+            words = f"{run.status} ({run.reason}), and it had to be {reference.status} ({reference.reason})"
+            raise Breach(Invariant.GRAPH, f"the run is {words}")
         spent, due = (run.steps, run.tokens, run.cost), (reference.steps, reference.tokens, reference.cost)
         if spent != due:
-            said = "{} steps, {} tokens and a cost of {}, not {}, {} and {}".format(*spent, *due)
-            raise Breach(Invariant.BOUNDS, f"the run was charged {said}")
+            words = "{} steps, {} tokens and a cost of {}, not {}, {} and {}".format(*spent, *due)
+            raise Breach(Invariant.BOUNDS, f"the run was charged {words}")
         if run.is_over and not _agree(reference.output, run.output):
             raise Breach(Invariant.DATA, f"the run returns {_shown(run.output)}, not {_shown(reference.output)}")
         if sorted(rule for rule, _ in run.broken) != sorted(reference.broken()):
-            said = f"{_listed(rule for rule, _ in run.broken)}, and it broke {_listed(reference.broken())}"
-            raise Breach(Invariant.GUARDRAIL, f"the run is said to have broken {said}")
+            words = f"{_listed(rule for rule, _ in run.broken)}, and it broke {_listed(reference.broken())}"
+            raise Breach(Invariant.GUARDRAIL, f"the run is said to have broken {words}")
         self._judge_values(run)
 
     def listed(self, run: Run) -> None:
@@ -403,9 +403,9 @@ class Oracle:
         row = self.run.store.row(run.id)
         if self.rests and not self.is_adrift:
             return
-        said = None if row is None else (row.program, row.status, row.seq)
-        if said != (run.program, run.status, run.seq):
-            raise Breach(Invariant.REPLAY, f"the list of runs says {said} of a run that is {run.status} at {run.seq}")
+        listed = None if row is None else (row.program, row.status, row.seq)
+        if listed != (run.program, run.status, run.seq):
+            raise Breach(Invariant.REPLAY, f"the list of runs says {listed} of a run that is {run.status} at {run.seq}")
 
     def _judge_effects(self, run: Run) -> None:
         """Check that each effect happened once and is in the journal."""
@@ -438,11 +438,11 @@ class Oracle:
         due = {**reference.values, **{f"{step}.output": value for step, value in reference.outputs.items()}}
         due |= {f"{step}.error_name": name for step, name in reference.error_names.items()}
         due |= {f"{step}.errors": errors for step, errors in reference.item_errors.items()}
-        held = {name: value for name, value in has.items() if not name.endswith(".error")}
-        for name in due.keys() | held.keys():
-            if name not in held or name not in due or not _agree(due[name], held[name]):
-                said = f"{_shown(held.get(name))}, and the program says {_shown(due.get(name))}"
-                raise Breach(Invariant.DATA, f"`{name}` is {said}")
+        values = {name: value for name, value in has.items() if not name.endswith(".error")}
+        for name in due.keys() | values.keys():
+            if name not in values or name not in due or not _agree(due[name], values[name]):
+                words = f"{_shown(values.get(name))}, and the program says {_shown(due.get(name))}"
+                raise Breach(Invariant.DATA, f"`{name}` is {words}")
 
     def _judge_store(self, run: Run) -> None:
         """Check that another process reads and finds the same run, and would have decided alike."""

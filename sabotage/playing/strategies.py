@@ -68,8 +68,8 @@ def values_of(spec: TypeSpec | None, constants: Constants) -> SearchStrategy[Any
         return st.one_of(st.none(), st.booleans(), _numbers(None, constants, whole=False), _texts(None, constants))
     if spec.enum is not None:
         return st.sampled_from([_plain(member) for member in spec.enum])
-    made = [_MAKERS[kind](spec, constants) for kind in sorted(spec.kinds, key=list(_MAKERS).index)]
-    return st.one_of(made).filter(lambda value: refusal(value, spec) is None)
+    by_kind = [_MAKERS[kind](spec, constants) for kind in sorted(spec.kinds, key=list(_MAKERS).index)]
+    return st.one_of(by_kind).filter(lambda value: refusal(value, spec) is None)
 
 
 def _numbers(spec: TypeSpec | None, constants: Constants, *, whole: bool) -> SearchStrategy[Any]:

@@ -174,10 +174,10 @@ class Trial:
         """Return the payload for a step that waits."""
         target = self.target
         number = self.oracle.due(step)
-        said = self.route and self.route.answer(step, number, 1)
+        answer = self.route and self.route.answer(step, number, 1)
         name = self.named(f"payload {number} for {step}")
-        if said and said["does"] == "returns":
-            self.case.choices.made.setdefault(name, said.get("value"))
+        if answer and answer["does"] == "returns":
+            self.case.choices.made.setdefault(name, answer.get("value"))
         payload = self.case.pick(name, target.output(target.calls[step]))
         self.oracle.expect(step, payload)
         return payload

@@ -34,8 +34,8 @@ def expire(reference: Reference, records: Sequence[Mapping[str, Any]]) -> None:
     """Let the deadline of a call pass, as the last record says. Raises Breach if it had not passed."""
     last = records[-1]
     place = place_of(last["body"])
-    asked = [one for one in records if one["body"].get("kind") == "suspended" and place_of(one["body"]) == place]
-    due = asked[-1]["note"].get("due") if asked else None
+    suspensions = [one for one in records if one["body"].get("kind") == "suspended" and place_of(one["body"]) == place]
+    due = suspensions[-1]["note"].get("due") if suspensions else None
     if due is None or last["note"]["time"] < due:
         raise Breach(Invariant.GRAPH, f"the deadline of `{place[0]}` passes before its time")
     if (place[0], place[2]) not in reference.deadlines:

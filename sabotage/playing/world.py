@@ -78,10 +78,10 @@ class Asking(NamedTuple):
     @property
     def visited(self) -> str:
         """The place in the names of decisions. The frame has its visits and rounds, since each of them is another."""
-        said = f"{self.call.id}, visit {self.visit}"
+        text = f"{self.call.id}, visit {self.visit}"
         for step, visit, round_, item in reversed(self.frame):
-            said += f", of {step}[{item}], visit {visit}, round {round_}"
-        return said
+            text += f", of {step}[{item}], visit {visit}, round {round_}"
+        return text
 
     @property
     def name(self) -> str:
@@ -207,10 +207,10 @@ class World:
         self.effects.append(Effect(call.id, call.tool, *done, args, asking.key, asking.frame))
 
 
-def _routed(call: CallPlan, said: Mapping[str, Any]) -> CallAnswer:
+def _routed(call: CallPlan, answer: Mapping[str, Any]) -> CallAnswer:
     """Convert an answer of a witness to an answer of the world."""
-    if said["does"] == "returns":
-        value = said.get("value")
+    if answer["does"] == "returns":
+        value = answer.get("value")
         return (
             CallAnswer("suspends", {"asks": call.id})
             if call.may_suspend and value is None
@@ -223,7 +223,7 @@ def _routed(call: CallPlan, said: Mapping[str, Any]) -> CallAnswer:
         "misses its deadline": CallAnswer("suspends", {"asks": call.id}),
         "returns no value": CallAnswer("fails", "it returned no value"),
     }
-    return kinds[said["does"]]
+    return kinds[answer["does"]]
 
 
 class ProcessTools:
@@ -240,7 +240,7 @@ class ProcessTools:
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Return the output of a tool."""
         asking, answer = await self.met(name, args, context)
-        return given(asking.call, answer)
+        return result_of(asking.call, answer)
 
     async def met(self, name: str, args: Mapping[str, Any], context: ToolContext) -> tuple[Asking, CallAnswer]:
         """Call the world; return the attempt and its answer."""
@@ -307,10 +307,10 @@ class ProcessModel:
 
 def replied(asking: Asking, answer: CallAnswer) -> ModelReply:
     """Return the reply of a model, or raise its error."""
-    return ModelReply(given(asking.call, answer), TOKENS_OF_A_REPLY, COST_OF_A_REPLY)
+    return ModelReply(result_of(asking.call, answer), TOKENS_OF_A_REPLY, COST_OF_A_REPLY)
 
 
-def given(call: CallPlan, answer: CallAnswer) -> Any:
+def result_of(call: CallPlan, answer: CallAnswer) -> Any:
     """Return the result of a call, or raise its error."""
     if answer.kind == "fails":
         raise RuntimeError(answer.value)

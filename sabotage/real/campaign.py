@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from stepward.sabotage.real.questions import Question, asked
+from stepward.sabotage.real.questions import Question, questions_about
 from stepward.sabotage.real.sandbox import CaseFailed, Sandbox
 from stepward.sabotage.real.study import Outcome, Study, Verdict
 from stepward.sabotage.real.subjects import subjects
@@ -75,7 +75,7 @@ def attack_tools(
         (study, question)
         for subject in subjects(plan, orders.seed, orders.examples)
         for study in [Study(sandbox, subject)]
-        for question in asked(subject)
+        for question in questions_about(subject)
     ]
     rows = []
     for done, (study, question) in enumerate(todo):

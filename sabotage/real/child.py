@@ -85,7 +85,7 @@ class DrawnCase:
             try:
                 state = copy.deepcopy(self.probe())
             except Exception as error:
-                raise ToolsError(f"the probe raised {_said(error)}") from error
+                raise ToolsError(f"the probe raised {_error_words(error)}") from error
         same = next((number for number, before in enumerate(self.states) if _equal(before, state)), None)
         self.states.append(state)
         digest = hashlib.sha256(repr(state).encode("utf-8", "replace")).hexdigest()
@@ -99,7 +99,7 @@ class DrawnCase:
         one = _Performance(self, deed)
         self.watch.begin(fail_at=deed.get("fail_at", 0))
         await one.ended()
-        return self._said(one)
+        return self._outcome(one)
 
     async def _overlap(self, deed: Mapping[str, Any]) -> Answer:
         """Call a tool, abandon it while it is paused at a line, deliver the key again, and let both end."""
@@ -118,9 +118,9 @@ class DrawnCase:
         watch.release()
         await second.ended()
         await first.ended()
-        return {"gave_up": watch.has_stopped, "first": self._said(first), "second": self._said(second)}
+        return {"gave_up": watch.has_stopped, "first": self._outcome(first), "second": self._outcome(second)}
 
-    def _said(self, one: _Performance) -> Answer:
+    def _outcome(self, one: _Performance) -> Answer:
         watch = self.watch
         watch.end()
         unseen = [f"loads `{name}`, which is C" for name in sorted(set(_extensions()) - self._known)]
@@ -156,14 +156,14 @@ class _Performance:
         if is_async(function):
 
             @wraps(function)
-            async def waits(**given: Any) -> Any:
-                return await self._noted_async(_counted(function(**given), watch))
+            async def waits(**args: Any) -> Any:
+                return await self._noted_async(_counted(function(**args), watch))
 
             return waits
 
         @wraps(function)
-        def works(**given: Any) -> Any:
-            return self._noted(lambda: function(**given), watch)
+        def works(**args: Any) -> Any:
+            return self._noted(lambda: function(**args), watch)
 
         return works
 
@@ -205,7 +205,7 @@ class _Performance:
         outcome = "in doubt" if isinstance(error, InDoubt) else "raised"
         if isinstance(error, asyncio.CancelledError):
             outcome = "cancelled"
-        self.answer = {"outcome": outcome, "error": _said(error), "value": None}
+        self.answer = {"outcome": outcome, "error": _error_words(error), "value": None}
 
     async def ended(self) -> None:
         """Wait until the function has ended, even if its caller has given up."""
@@ -250,7 +250,7 @@ def _imported(name: str) -> types.ModuleType:
         sys.path.insert(0, os.path.dirname(name))
         spec.loader.exec_module(module)
     except BaseException as error:
-        raise ToolsError(f"`{name}` can't be imported here: {_said(error)}") from error
+        raise ToolsError(f"`{name}` can't be imported here: {_error_words(error)}") from error
     return module
 
 
@@ -300,10 +300,10 @@ def _equal(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
     except Exception as error:
-        raise ToolsError(f"what the probe returns can't be compared: {_said(error)}") from error
+        raise ToolsError(f"what the probe returns can't be compared: {_error_words(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def _error_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:MAX_SHOWN]
 
 
@@ -320,10 +320,10 @@ def serve(folder: Path) -> None:
     for line in lines:
         job = json.loads(line, parse_float=Decimal)
         _clear(folder)
-        said = _forked(folder, job, known)
+        answer = _forked(folder, job, known)
         for waiting in iter(_reaped, 0):
             del waiting
-        os.write(answers, json.dumps(said).encode() + b"\n")
+        os.write(answers, json.dumps(answer).encode() + b"\n")
 
 
 def _clear(folder: Path) -> None:
@@ -347,17 +347,17 @@ def _forked(folder: Path, job: Mapping[str, Any], known: frozenset[str]) -> Answ
         finally:
             os._exit(0)
     os.close(writing)
-    text = _heard(reading, time.monotonic() + float(job["seconds"]))
+    text = _read_all(reading, time.monotonic() + float(job["seconds"]))
     os.close(reading)
     assert os.getpid() == 1, "it would end processes that are not ours"
     os.kill(-1, signal.SIGKILL)
     if text is None:
         return {"fault": f"it took longer than {job['seconds']:g} seconds", "answers": None}
     try:
-        said: Answer = json.loads(text)
+        result: Answer = json.loads(text)
     except ValueError:
         return {"fault": "its process ended without an answer", "answers": None}
-    return said
+    return result
 
 
 def _played(folder: Path, job: Mapping[str, Any], known: frozenset[str]) -> Answer:
@@ -370,7 +370,7 @@ def _played(folder: Path, job: Mapping[str, Any], known: frozenset[str]) -> Answ
         return {"fault": str(error), "answers": None, "is_theirs": True}
 
 
-def _heard(reading: int, until: float) -> bytes | None:
+def _read_all(reading: int, until: float) -> bytes | None:
     """Return everything that is written, or None if that takes too long."""
     parts: list[bytes] = []
     while True:

@@ -14,7 +14,7 @@ from stepward.sabotage.real.study import (
     Verdict,
     changes,
     difference,
-    said,
+    outcome_words,
     shown,
     value_of,
 )
@@ -45,8 +45,8 @@ class Question(NamedTuple):
 
 
 def _output(study: Study) -> Verdict:
-    def misfit(taken: PlainCall) -> str | None:
-        subject, answer = study.subject, taken.answer
+    def misfit(call: PlainCall) -> str | None:
+        subject, answer = study.subject, call.answer
         if answer["outcome"] == "no value":
             return f"the output is no value: {answer['error']}"
         if answer["outcome"] == "suspended":
@@ -60,33 +60,33 @@ def _output(study: Study) -> Verdict:
 
 def _plainly(study: Study, judge: Callable[[PlainCall], str | None]) -> Verdict:
     """Return the first breach of a plain call, or that all calls that ended well have held."""
-    for taken in study.plain:
-        if judge(taken) is not None:
-            return study.broken_plainly(taken, judge)
-    if not any(taken.ended_well for taken in study.plain):
+    for call in study.plain:
+        if judge(call) is not None:
+            return study.broken_plainly(call, judge)
+    if not any(call.ended_well for call in study.plain):
         return Verdict(Outcome.NOT_RUN, _no_return(study))
-    ended = sum(taken.ended_well for taken in study.plain)
+    ended = sum(call.ended_well for call in study.plain)
     return Verdict(Outcome.HELD, f"{ended} of {len(study.subject.inputs)} calls returned")
 
 
 def _no_return(study: Study) -> str:
-    errors = [taken.answer["error"] for taken in study.plain]
+    errors = [call.answer["error"] for call in study.plain]
     return f"no call returned: {shown(errors[0])}" if errors else "no call came to an end in time"
 
 
 def _effect(study: Study) -> Verdict:
     effect = study.subject.spec.effect
 
-    def writes(taken: PlainCall) -> str | None:
-        done = [what for kind, what in taken.answer["seen"] if kind in ("write", "change")]
+    def writes(call: PlainCall) -> str | None:
+        done = [what for kind, what in call.answer["seen"] if kind in ("write", "change")]
         if done:
             return f"it is declared `effect: {effect}`, and {done[0]}"
-        if taken.acted or changes(taken.before, taken.after):
-            return f"it is declared `effect: {effect}`, and changes the world: {difference(taken.before, taken.after)}"
+        if call.acted or changes(call.before, call.after):
+            return f"it is declared `effect: {effect}`, and changes the world: {difference(call.before, call.after)}"
         return None
 
     verdict = _plainly(study, writes)
-    hidden = [what for taken in study.plain for kind, what in taken.answer["seen"] if kind in ("unseen", "network")]
+    hidden = [what for call in study.plain for kind, what in call.answer["seen"] if kind in ("unseen", "network")]
     if hidden and verdict.outcome in (Outcome.HELD, Outcome.NOT_RUN):
         return Verdict(Outcome.NOT_OBSERVED, f"it {hidden[0]}: what that does is not seen here")
     return verdict
@@ -123,14 +123,15 @@ def _twice(study: Study) -> Verdict:
         if before["state"] != after["state"]:
             return f"it is declared idempotent, and acts again under the same key: {difference(before, after)}"
         if second["outcome"] == "raised":
-            return f"it {said(second)} when its key is delivered again, which says that nothing happened under that key"
+            words = outcome_words(second)
+            return f"it {words} when its key is delivered again, which says that nothing happened under that key"
         if not study.has_probe and second["value"] != first["value"]:
-            return f"it {said(first)}, and {said(second)} under the same key"
+            return f"it {outcome_words(first)}, and {outcome_words(second)} under the same key"
         return None
 
     acted = calls = 0
-    for taken in _returning(study)[:MAX_INPUTS]:
-        deeds = (LOOK, study.call(taken.args), LOOK, study.call(taken.args, attempt=2), LOOK)
+    for call in _returning(study)[:MAX_INPUTS]:
+        deeds = (LOOK, study.call(call.args), LOOK, study.call(call.args, attempt=2), LOOK)
         answers, verdict = study.tried(again, *deeds)
         if verdict is not None:
             return verdict
@@ -145,9 +146,7 @@ def _twice(study: Study) -> Verdict:
 
 def _returning(study: Study) -> list[PlainCall]:
     """Return the plain calls that returned, with those that changed the world first."""
-    return sorted(
-        (taken for taken in study.plain if taken.answer["outcome"] == "returned"), key=lambda one: not one.acted
-    )
+    return sorted((call for call in study.plain if call.answer["outcome"] == "returned"), key=lambda one: not one.acted)
 
 
 def _acting(study: Study) -> PlainCall | Verdict:
@@ -159,7 +158,7 @@ def _acting(study: Study) -> PlainCall | Verdict:
 
 
 def _blind(study: Study) -> str:
-    hidden = [what for taken in study.plain for kind, what in taken.answer["seen"] if kind in ("unseen", "network")]
+    hidden = [what for call in study.plain for kind, what in call.answer["seen"] if kind in ("unseen", "network")]
     seen = f"; it {hidden[0]}" if hidden else ""
     if study.has_probe:
         return f"the probe sees nothing of what it does{seen}"
@@ -167,10 +166,10 @@ def _blind(study: Study) -> str:
 
 
 def _late(study: Study) -> Verdict:
-    taken = _acting(study)
-    if isinstance(taken, Verdict):
-        return taken
-    once = [study.play(LOOK, study.call(taken.args), LOOK) for _ in range(2)]
+    call = _acting(study)
+    if isinstance(call, Verdict):
+        return call
+    once = [study.play(LOOK, study.call(call.args), LOOK) for _ in range(2)]
     ends = {answers[2]["digest"] for answers in once}
     if len(ends) > 1:
         return Verdict(
@@ -184,7 +183,7 @@ def _late(study: Study) -> Verdict:
         acted = before["state"] != after["state"]
         if acted and both["second"]["outcome"] == "raised":
             words = "when its key is delivered again after a time-out, which says that nothing happened under that key"
-            return f"it {said(both['second'])} {words}"
+            return f"it {outcome_words(both['second'])} {words}"
         if after["digest"] in ends:
             return None
         how = difference(once[0][2], after)
@@ -192,7 +191,7 @@ def _late(study: Study) -> Verdict:
 
     stopped = 0
     for place in _spread(once[0][1]["lines"], MAX_PLACES):
-        overlap = {**study.call(taken.args), "do": "overlap", "pause_at": place}
+        overlap = {**study.call(call.args), "do": "overlap", "pause_at": place}
         answers, verdict = study.tried(twice, LOOK, overlap, LOOK)
         if verdict is not None:
             return verdict
@@ -218,18 +217,18 @@ def _failing(study: Study) -> Verdict:
     verdict = _failing_by_itself(study)
     if verdict is not None:
         return verdict
-    taken = _acting(study)
-    if isinstance(taken, Verdict):
-        return taken
-    lasting = changes(taken.before, taken.after)
+    call = _acting(study)
+    if isinstance(call, Verdict):
+        return call
+    lasting = changes(call.before, call.after)
 
     def lies(answers: Sequence[Answer]) -> str | None:
         before, answer, after = answers
         return _lie(study, before, answer, after, lasting)
 
     failed = 0
-    for number in range(1, min(taken.answer["tried"], MAX_FAILURES) + 1):
-        answers, verdict = study.tried(lies, LOOK, study.call(taken.args, fail_at=number), LOOK)
+    for number in range(1, min(call.answer["tried"], MAX_FAILURES) + 1):
+        answers, verdict = study.tried(lies, LOOK, study.call(call.args, fail_at=number), LOOK)
         if verdict is not None:
             return verdict
         failed += answers[1]["outcome"] in ("raised", "in doubt")
@@ -245,18 +244,18 @@ def _lie(study: Study, before: Answer, answer: Answer, after: Answer, lasting: f
     acted = before["state"] != after["state"] if study.has_probe else bool(changes(before, after) & lasting)
     if not acted:
         return None
-    what = f"it {said(answer)}, and had acted: {difference(before, after)}"
+    what = f"it {outcome_words(answer)}, and had acted: {difference(before, after)}"
     return f"{what}; an exception other than `InDoubt` says that nothing happened"
 
 
 def _failing_by_itself(study: Study) -> Verdict | None:
     """Return the breach of a plain call that raised by itself, for example without its network."""
-    lasting = frozenset[str]().union(*(changes(taken.before, taken.after) for taken in _returning(study)))
+    lasting = frozenset[str]().union(*(changes(call.before, call.after) for call in _returning(study)))
 
-    def lies(taken: PlainCall) -> str | None:
-        return _lie(study, taken.before, taken.answer, taken.after, lasting)
+    def lies(call: PlainCall) -> str | None:
+        return _lie(study, call.before, call.answer, call.after, lasting)
 
-    found = next((taken for taken in study.plain if lies(taken) is not None), None)
+    found = next((call for call in study.plain if lies(call) is not None), None)
     return None if found is None else study.broken_plainly(found, lies)
 
 
@@ -317,7 +316,7 @@ QUESTIONS: Final = (
 )
 
 
-def asked(subject: Subject) -> Iterator[Question]:
+def questions_about(subject: Subject) -> Iterator[Question]:
     """Yield the questions about a tool."""
     return (question for question in QUESTIONS if question.concerns(subject))
 

@@ -48,9 +48,9 @@ class Sandbox:
         self._folder = tempfile.mkdtemp(prefix="stepward-tools-")
         try:
             self._process = self._started()
-            said = self._line(START_SECONDS)
-            if said is None or said.get("refused") is not None:
-                raise IsolationError("it did not start" if said is None else said["refused"])
+            answer = self._line(START_SECONDS)
+            if answer is None or answer.get("refused") is not None:
+                raise IsolationError("it did not start" if answer is None else answer["refused"])
         except BaseException:
             self.close()
             raise
@@ -83,12 +83,12 @@ class Sandbox:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise CaseFailed("the process of the tools has ended") from None
-        said = self._line(self.seconds + START_SECONDS)
-        if said is None:
+        answer = self._line(self.seconds + START_SECONDS)
+        if answer is None:
             raise CaseFailed("the process of the tools has ended, or does not answer")
-        if said["fault"] is not None:
-            raise (ToolsRefused if said.get("is_theirs") else CaseFailed)(said["fault"])
-        answers: list[dict[str, Any]] = said["answers"]
+        if answer["fault"] is not None:
+            raise (ToolsRefused if answer.get("is_theirs") else CaseFailed)(answer["fault"])
+        answers: list[dict[str, Any]] = answer["answers"]
         return answers
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
@@ -102,8 +102,8 @@ class Sandbox:
             if not part:
                 return None
             text += part
-        said: dict[str, Any] = json.loads(text)
-        return said
+        answer: dict[str, Any] = json.loads(text)
+        return answer
 
     def close(self) -> None:
         """End the process with all its children, and remove its folder."""

@@ -90,9 +90,9 @@ class Study:
         """One call for each input, each under its own key, without calls that did not finish."""
         deeds = self._plain_deeds(self.subject.inputs)
         try:
-            return _taken(self.subject.inputs, self.play(*deeds))
+            return _plain_calls(self.subject.inputs, self.play(*deeds))
         except CaseFailed:
-            return [taken for args in self.subject.inputs[:MAX_ALONE] for taken in self._alone(args)]
+            return [call for args in self.subject.inputs[:MAX_ALONE] for call in self._alone(args)]
 
     def _plain_deeds(self, inputs: Sequence[Args]) -> list[Deed]:
         calls = [[self.call(args, number), LOOK] for number, args in enumerate(inputs, start=1)]
@@ -100,24 +100,24 @@ class Study:
 
     def _alone(self, args: Args) -> list[PlainCall]:
         try:
-            return _taken([args], self.play(*self._plain_deeds([args])))
+            return _plain_calls([args], self.play(*self._plain_deeds([args])))
         except CaseFailed:
             return []
 
-    def broken_plainly(self, taken: PlainCall, judge: Callable[[PlainCall], str | None]) -> Verdict:
+    def broken_plainly(self, call: PlainCall, judge: Callable[[PlainCall], str | None]) -> Verdict:
         """Return the breach of a plain call after a replay: alone, then after all earlier calls."""
         inputs = self.subject.inputs
-        upto = inputs[: next(number for number, args in enumerate(inputs, start=1) if args is taken.args)]
-        for some in ([taken.args], upto):
+        upto = inputs[: next(number for number, args in enumerate(inputs, start=1) if args is call.args)]
+        for some in ([call.args], upto):
             deeds = self._plain_deeds(some)
             try:
                 answers = self.play(*deeds)
             except CaseFailed:
                 continue
-            what = judge(_taken(some, answers)[-1])
+            what = judge(_plain_calls(some, answers)[-1])
             if what is not None:
                 return Verdict(Outcome.BREACHED, what, story(deeds, answers))
-        return Verdict(Outcome.UNCONFIRMED, judge(taken) or "", ())
+        return Verdict(Outcome.UNCONFIRMED, judge(call) or "", ())
 
     def tried(self, judge: Judge, *deeds: Deed) -> tuple[list[dict[str, Any]], Verdict | None]:
         """Play a case. Return its answers, and its breach if a second process confirms it."""
@@ -136,7 +136,7 @@ MAX_ALONE: Final = 5
 """The number of inputs that are tried one by one if all together did not finish."""
 
 
-def _taken(inputs: Sequence[Args], answers: Sequence[Answer]) -> list[PlainCall]:
+def _plain_calls(inputs: Sequence[Args], answers: Sequence[Answer]) -> list[PlainCall]:
     looks, calls = answers[::2], answers[1::2]
     return [
         PlainCall(args, looks[number], answer, looks[number + 1])
@@ -168,7 +168,7 @@ def shown(text: str) -> str:
     return f"`{text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + '…'}`"
 
 
-def said(answer: Answer) -> str:
+def outcome_words(answer: Answer) -> str:
     """Describe the outcome of a call."""
     if answer["outcome"] == "returned":
         return f"returned {shown(answer['value'])}"
@@ -189,10 +189,10 @@ def story(deeds: Sequence[Deed], answers: Sequence[Answer]) -> tuple[str, ...]:
         if deed["do"] == "overlap":
             lines += [
                 f"{call} stood still at place {deed['pause_at']} of its code until its time was over",
-                f"the same was delivered again, and {said(answer['second'])}",
-                f"the first went on, and {said(answer['first'])}",
+                f"the same was delivered again, and {outcome_words(answer['second'])}",
+                f"the first went on, and {outcome_words(answer['first'])}",
             ]
             continue
         failing = f", where thing {deed['fail_at']} that it tried failed," if deed.get("fail_at") else ""
-        lines.append(f"{call}{failing} {said(answer)}")
+        lines.append(f"{call}{failing} {outcome_words(answer)}")
     return tuple(lines)

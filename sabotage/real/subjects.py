@@ -51,8 +51,8 @@ def subjects(plan: Plan, seed: int, examples: int) -> tuple[Subject, ...]:
 def _subject(meaning: Meaning, call: CallPlan, constants: Constants, seed: int, examples: int) -> Subject:
     spec = meaning.tool(call.tool)
     sites = [site.call for site in meaning.calls if getattr(site.call, "tool", None) == call.tool]
-    given = {name: value for site in sites for name, value in getattr(site, "args", {}).items()}
-    makers = {name: _like(meaning, value, constants) for name, value in given.items()}
+    arguments = {name: value for site in sites for name, value in getattr(site, "args", {}).items()}
+    makers = {name: _like(meaning, value, constants) for name, value in arguments.items()}
     makers.update({name: values_of(kind, constants) for name, kind in (spec.args or {}).items()})
     returns = call.returns if spec.returns is None else spec.returns
     return Subject(call.tool, spec, returns, _drawn(makers, seed, examples))

@@ -25,7 +25,7 @@ class Notes:
 
     def add(self, *values: Any) -> None:
         """Add a note."""
-        self.texts.append(" ".join(map(told, values)))
+        self.texts.append(" ".join(map(text_of, values)))
 
     def add_error(self, error: Exception) -> None:
         """Add a note of an error. Only errors of our own have words of our own; raises Breach for a breach."""
@@ -44,7 +44,7 @@ class Notes:
         return sha256(whole).hexdigest()[:16]
 
 
-def told(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return the text of a value: that of a mapping or a set does not depend on an order."""
     kind = type(value)
     if kind is str:
@@ -52,11 +52,11 @@ def told(value: Any) -> str:
     if kind in _PLAIN:
         return repr(value)
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(told, value)) + "]"
+        return "[" + ", ".join(map(text_of, value)) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{told(key)}: {told(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{text_of(key)}: {text_of(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Set):
-        return "{" + ", ".join(sorted(map(told, value))) + "}"
+        return "{" + ", ".join(sorted(map(text_of, value))) + "}"
     return _told_rest(value)
 
 
@@ -64,9 +64,9 @@ def _told_rest(value: Any) -> str:
     if isinstance(value, Run):
         return _run(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return told({field.name: getattr(value, field.name) for field in fields(value)})
+        return text_of({field.name: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, enum.Enum):
-        return told(value.value)
+        return text_of(value.value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, BaseException):
@@ -79,4 +79,4 @@ def _told_rest(value: Any) -> str:
 def _run(run: Run) -> str:
     values = run.id, run.program, run.status, run.reason, run.error, run.step, run.due, run.held_by, run.broken
     spent = run.steps, run.tokens, run.cost, run.has_moved, run.is_over
-    return told((values, spent, run.suspensions, run.doubts, run.seq, run.head, run.trace_hash))
+    return text_of((values, spent, run.suspensions, run.doubts, run.seq, run.head, run.trace_hash))

@@ -51,7 +51,7 @@ class Bodies(Later):
             computed = {name: self._data.assigned(value) for name, value in sorted(step.carry.items())}
             first = {name: value for name, (value, _) in computed.items()}
             if step.type == "call":
-                first = _taken(step, first)
+                first = _with_defaults(step, first)
             if not isinstance(items, tuple):
                 raise NoValue("no list")
             if len(items) > self._types.most_items(step):
@@ -146,12 +146,12 @@ class Bodies(Later):
         outputs: Outputs = [(GONE, set())] * len(items)
         errors: Errors = {}
         for index, item in enumerate(items):
-            kept = self._data.kept(step.carry)
+            carried = self._data.kept(step.carry)
             closed = yield from self._frame(step, (item, below(hidden, f"[{index}]")), index, number)
             if closed.status == "SUCCESS":
                 outputs[index] = closed.output, closed.hidden
                 continue
-            self._carry(*kept)
+            self._carry(*carried)
             errors[index] = Unworded.telling(f"{step.id}[{index}] {closed.reason}", closed.says), closed.name
             if step.on_item_error == "fail":
                 break
@@ -189,11 +189,11 @@ class Bodies(Later):
 
     def _forget(self, step: Any) -> None:
         """Make the values and visits of a body undefined: an item starts without them, and leaves none."""
-        gone: Changes = []
+        removed: Changes = []
         for where in local(step):
             if where in self._data.held:
-                gone.append((where, GONE))
-        self._data.change(gone)
+                removed.append((where, GONE))
+        self._data.change(removed)
         for part in facts.parts_inside(step):
             self._visits.pop(part.id, None)
             self._sizes.pop(part.id, None)
@@ -201,8 +201,8 @@ class Bodies(Later):
         self._assigned_now([*local(step), *assigned])
 
     def _carry(self, values: Changes, hidden: Hidden) -> None:
-        gone: Changes = [(where, GONE) for where, value in values if value is GONE and where in self._data.held]
-        self._data.change([*gone, *((where, value) for where, value in values if value is not GONE)])
+        removed: Changes = [(where, GONE) for where, value in values if value is GONE and where in self._data.held]
+        self._data.change([*removed, *((where, value) for where, value in values if value is not GONE)])
         self._data.hide_all(hidden)
 
     def _assigned_now(self, holders: list[Holder]) -> None:
@@ -227,9 +227,9 @@ def local(step: Any) -> Iterator[Holder]:
                 yield (inner.index_as,)
 
 
-def _taken(step: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(step: Any, carried: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs of a called program with defaults; raises BadArguments if it refuses them ("Calls")."""
-    whole = completed({name[len(step.id) + 1 :]: value for name, value in given.items()}, dict(step.declared))
+    whole = completed({name[len(step.id) + 1 :]: value for name, value in carried.items()}, dict(step.declared))
     if whole is None:
         raise BadArguments("arguments")
     return {f"{step.id}/{name}": value for name, value in whole.items()}

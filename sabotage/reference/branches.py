@@ -117,8 +117,8 @@ class Branches(Computing):
                 pass  # others may go on because of what has ended
             if not any(member.course is not None and member.closed is None for member in members):
                 break
-            held = {call.phase for call in self._all_calls()}
-            self.status = "RUNNING" if "asked" in held else "IN_DOUBT" if "doubt" in held else "SUSPENDED"
+            phases = {call.phase for call in self._all_calls()}
+            self.status = "RUNNING" if "asked" in phases else "IN_DOUBT" if "doubt" in phases else "SUSPENDED"
             yield
         # What each has found out counts outside of it only now ("Echoes").
         self._secrets = self._secrets.union(*(one.own["_secrets"] for one in members if one.own))
@@ -249,7 +249,7 @@ class Branches(Computing):
     def _come_together(self, step: Any, members: list[Member]) -> str:
         """Apply what the branches came to, then the result of the whole."""
         self._join_rules(members)
-        changes, failed, told = [], [], []
+        changes, failed, errors = [], [], []
         for member in members:
             if member.is_good:
                 changes += _left_by(member)
@@ -257,19 +257,19 @@ class Branches(Computing):
             name = "Dependency" if member.closed is None else member.closed.name
             failed.append(name)
             why = Unworded.telling(f"{member.name} {name}", () if member.closed is None else member.closed.says)
-            told.append((name, f"`{member.name}`", why.says))
+            errors.append((name, f"`{member.name}`", why.says))
             changes += left_without(facts.AsPart(str(member.name)), why, name)
         ended = [(str(one.name), one.closed.output) for one in members if one.is_good and one.closed is not None]
-        output = {facts.written_name(name): given for name, given in ended if given is not GONE}
+        output = {facts.written_name(name): output_of for name, output_of in ended if output_of is not GONE}
         inside = [where for one in members for where in one.gone]
         outcome = "joined" if not failed else "skipped" if step.on_error == "skip" else "failed"
         if size(output) > self._room:
             raise Over("FAILED", "error")
         if failed:
             self._error_name = next((name for name in failed if name != "Dependency"), failed[0])
-            own = [one for one in told if one[0] != "Dependency"] or told
+            own = [one for one in errors if one[0] != "Dependency"] or errors
             says = [text for _, branch, texts in own[:MOST_NAMED] for text in (branch, *texts)]
-            hides = [f"{one[1]}: " for one in told if one not in own]
+            hides = [f"{one[1]}: " for one in errors if one not in own]
             why = Unworded.telling(f"{failed} failed", says, hides)
             changes += left_without(step, why, self._error_name)
         else:

@@ -144,23 +144,23 @@ def judge(call: Call, most_bytes: int) -> None:
     if is_asking and call.tool.suspends and not call.is_model:
         call.phase = "waits"  # it has started and not ended ("Failure" 8)
         return
-    said = meaning_of(call, answer, most_bytes)
-    if said.is_fine:
-        call.succeeds(said.value)
+    meaning = meaning_of(call, answer, most_bytes)
+    if meaning.is_fine:
+        call.succeeds(meaning.value)
         return
-    step, call.error = call.step, said.why
-    is_open = said.may_have_happened and not call.is_model and call.tool.effect == "write"
+    step, call.error = call.step, meaning.why
+    is_open = meaning.may_have_happened and not call.is_model and call.tool.effect == "write"
     if is_open and not call.tool.idempotent:
         call.phase = "doubt"
         return
-    if call.attempt - call.before < _attempts(call, said.name, is_open=is_open):
+    if call.attempt - call.before < _attempts(call, meaning.name, is_open=is_open):
         call.phase, call.may_have_happened = "ready", is_open
     elif isinstance(answer, TimedOut) and step.on_timeout == "fallback":
         _falls_back(call, most_bytes)
     elif is_open:
         call.phase = "doubt"
     else:
-        call.fails(said.why, said.name, *([answer.why] if isinstance(answer, Raised) else []))
+        call.fails(meaning.why, meaning.name, *([answer.why] if isinstance(answer, Raised) else []))
 
 
 def has_deadline(call: Call) -> bool:

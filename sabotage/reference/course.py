@@ -73,8 +73,8 @@ class Reference(Sequence):
     def _asked(self, call: Call) -> PendingCall:
         tool = "" if call.is_model else call.step.tool
         visit = self._visits[self._at]
-        said = (call.step.id, visit, call.attempt, call.performance, tool, call.args, call.prompt, call.system)
-        return PendingCall(*said, self._frames)
+        place = (call.step.id, visit, call.attempt, call.performance, tool, call.args, call.prompt, call.system)
+        return PendingCall(*place, self._frames)
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -108,13 +108,13 @@ class Reference(Sequence):
         assert self._course is None, "a run starts once"
         self._by, self._caller = by, caller
         try:
-            given = completed({name: to_value(value) for name, value in inputs.items()}, self._types.inputs)
+            values = completed({name: to_value(value) for name, value in inputs.items()}, self._types.inputs)
         except NoValue as error:
             raise ValueError(str(error)) from None
-        if given is None:
+        if values is None:
             raise ValueError("an input is missing, unknown or of another type")
-        self._data.change([((name,), value) for name, value in given.items()])
-        for name, value in given.items():
+        self._data.change([((name,), value) for name, value in values.items()])
+        for name, value in values.items():
             self._data.hide((name,), self._types.hidden_input(name, value))
             self._secrets |= set(sought(value, self._types.inputs[name]))
         self._course = self._run()

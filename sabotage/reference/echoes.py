@@ -45,13 +45,13 @@ def sought(value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Iterat
 def numbers_in(value: Any, paths: Iterable[FieldPath]) -> Iterator[str]:
     """Yield the numbers in the hidden parts of a value, as texts."""
     for path in paths:
-        held = value
+        inner = value
         for name in path:
-            if isinstance(held, tuple):
-                held = held[int(name[1:-1])]
+            if isinstance(inner, tuple):
+                inner = inner[int(name[1:-1])]
             else:
-                held = held.get(name) if isinstance(held, Mapping) else None
-        yield from (written(one) for one in _numbers(held) if len(written(one)) >= LEAST)
+                inner = inner.get(name) if isinstance(inner, Mapping) else None
+        yield from (written(one) for one in _numbers(inner) if len(written(one)) >= LEAST)
 
 
 def _numbers(value: Any) -> Iterator[int | Decimal]:

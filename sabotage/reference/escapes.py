@@ -28,17 +28,17 @@ def _of_url(text: str) -> str:
 
 
 def _unescaped(text: str, *, as_utf_8: bool) -> str:
-    said, held, at = "", b"", 0
+    result, pending, at = "", b"", 0
     while at < len(text):
         meant, length, is_byte = _escape(text, at) if text[at] == "\\" else (text[at], 1, False)
         if is_byte and as_utf_8:
-            held += meant.encode("latin-1")
+            pending += meant.encode("latin-1")
         else:
-            said += held.decode(errors="ignore") + meant
-            held = b""
+            result += pending.decode(errors="ignore") + meant
+            pending = b""
         at += length
-    said += held.decode(errors="ignore")
-    return said.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    result += pending.decode(errors="ignore")
+    return result.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _escape(text: str, at: int) -> tuple[str, int, bool]:

@@ -186,11 +186,11 @@ def _equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _has_item(array: Any, wanted: Any) -> bool:
+def _has_item(array: Any, value: Any) -> bool:
     """Compare items from the first until one is equal ("Conditions, Choices")."""
     if kind(array) != "array":
         raise CannotEvaluate("an array is needed")
-    return any(_equal(wanted, item) for item in array)
+    return any(_equal(value, item) for item in array)
 
 
 def _contains(left: Any, right: Any) -> bool:

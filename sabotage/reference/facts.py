@@ -60,15 +60,15 @@ def tool(name: str, program: Program, policies: Sequence[Policy]) -> Tool:
     A missing fact is the worst one ("The program" 1 and 3). If several declare a tool, the worse fact counts; types are
     the program's, or else those of the first policy that has them ("Policies, Choices").
     """
-    said: list[Any] = []
+    stated: list[Any] = []
     if program.tools is not None:
         if name not in program.tools:
             return WORST  # a `tools` section lists all tools that exist
-        said.append(program.tools[name])
+        stated.append(program.tools[name])
     known = [policy.tools[name] for policy in policies if policy.tools is not None and name in policy.tools]
     calls = [step for step in all_steps(program.whole_steps) if step.type == "call"]
     known += [step.tools[name] for step in calls if name in step.tools]
-    facts = [*said, *known]
+    facts = [*stated, *known]
     if not facts:
         return WORST
     # A fact that one leaves open may come from another; a missing fact is the worst one.
@@ -278,8 +278,8 @@ def assigned_by(step: Any) -> list[tuple[str, ...]]:
 def undeclared_inputs(program: Program) -> list[str]:
     """Return the inputs of a program without `inputs`: the names that it reads but does not define ("The program"
     3)."""
-    given = {name[0] for step in all_steps(program.whole_steps) for name in assigned_by(step) if len(name) == 1}
-    given |= {name for step in all_steps(program.whole_steps) for name in items_named(step)}
+    assigned = {name[0] for step in all_steps(program.whole_steps) for name in assigned_by(step) if len(name) == 1}
+    assigned |= {name for step in all_steps(program.whole_steps) for name in items_named(step)}
     outputs = {part.id for part in all_parts(program) if has_output(part)}
     found: dict[str, None] = {}
     for part in all_parts(program):
@@ -289,6 +289,6 @@ def undeclared_inputs(program: Program) -> list[str]:
             *(name for tree in expressions_of(part, program.language) for name in sorted(names_read(tree))),
         ]
         for name in names:
-            if len(holder(name, program)[0]) == 1 and name[0] not in given | outputs and "/" not in name[0]:
+            if len(holder(name, program)[0]) == 1 and name[0] not in assigned | outputs and "/" not in name[0]:
                 found[name[0]] = None
     return list(found)

@@ -56,10 +56,10 @@ class Later(Members):
         A stored run has no path: a policy applies by the name of the program, or if the run has one of its name. What
         is written in another way is new, also if it says the same.
         """
-        held = [policy for terms in self._terms for policy in terms.policies]
-        names = {policy.policy for policy in held}
+        known_policies = [policy for terms in self._terms for policy in terms.policies]
+        names = {policy.policy for policy in known_policies}
         present = [one for one in policies if one.policy in names or facts.governs(one, self.program.name)]
-        written = [policy.to_data() for policy in held]
+        written = [policy.to_data() for policy in known_policies]
         missing = [policy for policy in present if policy.to_data() not in written]
         return terms_of(missing, waived)
 

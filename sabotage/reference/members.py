@@ -83,11 +83,11 @@ class Members(Waves):
                 self.log.append(over.moved)
             if over is not None:
                 raise over
-            held = [call.phase for call in self._calls if call.phase in ("waits", "doubt")]
-            if not held:
+            phases = [call.phase for call in self._calls if call.phase in ("waits", "doubt")]
+            if not phases:
                 return
             self._heed_cancellation()
-            self.status = "IN_DOUBT" if "doubt" in held else "SUSPENDED"
+            self.status = "IN_DOUBT" if "doubt" in phases else "SUSPENDED"
             yield
 
     def _take_answers(self) -> None:

@@ -143,13 +143,13 @@ class RuleMonitor:
 
     def forbids_behind(self, part: Any, args: dict[str, Any] | None, read: Read, earlier: Earlier) -> bool:
         """Return whether the rule forbids the start of a sub-step, behind the siblings that it depends on."""
-        came, stale = set(self.came), set(self.stale)
+        succeeded, stale = set(self.came), set(self.stale)
         if self.form == "requires":
             self.assigned(earlier.assigned)
             for one in earlier.succeeded:
                 self.succeeded(one)
         found = self.forbids(part, args, read)
-        self.came, self.stale = came, stale
+        self.came, self.stale = succeeded, stale
         return found
 
     def took(self, step: Any, labels: Collection[str | int | None]) -> None:

@@ -55,9 +55,9 @@ def in_branch(rule: RuleMonitor, earlier: list[RuleMonitor]) -> RuleMonitor:
 
 def _levels(rules: list[RuleMonitor]) -> tuple[set[str], set[str]]:
     """Return the guards that came in one of several places, and those among them that are stale in all of these."""
-    came = set().union(*(rule.came for rule in rules))
+    succeeded = set().union(*(rule.came for rule in rules))
     fresh = set().union(*(rule.came - rule.stale for rule in rules))
-    return came, (came - fresh) | set().union(*(rule.stale - rule.came for rule in rules)) - fresh
+    return succeeded, (succeeded - fresh) | set().union(*(rule.stale - rule.came for rule in rules)) - fresh
 
 
 def join(rule: RuleMonitor, ended: list[tuple[Member, RuleMonitor]], members: list[Member]) -> None:

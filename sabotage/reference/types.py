@@ -86,12 +86,12 @@ def _admits_null(spec: TypeSpec) -> bool:
     return spec.enum is None or None in spec.enum
 
 
-def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> dict[str, Any] | None:
+def completed(values: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> dict[str, Any] | None:
     """Return the given values with defaults for the rest, or None if one is missing, unknown or of another type.
 
     "The program" 1 for arguments, 2 for inputs.
     """
-    result = dict(given)
+    result = dict(values)
     for name, spec in specs.items():
         if name not in result:
             has_default, default = default_of(spec)

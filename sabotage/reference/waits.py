@@ -76,9 +76,9 @@ class Waits(Branches):
         self._succeeded(step)
 
     def _asked_time(self, step: Any) -> tuple[int | None, int | None]:
-        said = step.until if step.until is not None else step.seconds
-        value = to_value(filled(said, self._data.read))
-        if any(self._data.hidden_below(names) for names in names_in([said])):
+        written = step.until if step.until is not None else step.seconds
+        value = to_value(filled(written, self._data.read))
+        if any(self._data.hidden_below(names) for names in names_in([written])):
             raise NoValue("it is sensitive")
         if step.until is not None:
             return None, _time(value)

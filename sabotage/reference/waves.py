@@ -60,11 +60,11 @@ class Waves(Run):
             if wave:
                 yield from self._wave(step, wave)
                 continue
-            held = [call.phase for call in self._calls if call.phase in ("waits", "doubt")]
-            if not held:
+            phases = [call.phase for call in self._calls if call.phase in ("waits", "doubt")]
+            if not phases:
                 return
             self._heed_cancellation()
-            self.status = "IN_DOUBT" if "doubt" in held else "SUSPENDED"
+            self.status = "IN_DOUBT" if "doubt" in phases else "SUSPENDED"
             yield
 
     def _next_wave(self, step: Any) -> list[Call]:
@@ -85,14 +85,14 @@ class Waves(Run):
                 call.system = None if step.system is None else _text(filled(step.system, read))
                 call.is_blocked = any(self._data.hidden_below(names) for names in names_in([step.prompt, step.system]))
                 return ("sensitive", "Refused") if call.is_blocked else None
-            given = to_value(filled(step.args, read))
+            args_read = to_value(filled(step.args, read))
         except Undefined as error:
             return f"undefined {error}", "Undefined"
         except NoValue as error:
             return f"ill-typed {error}", "BadValue"
-        args = given if call.tool.args is None else completed(given, call.tool.args)
+        args = args_read if call.tool.args is None else completed(args_read, call.tool.args)
         if args is None:
-            return f"ill-typed {given}", "BadArguments"
+            return f"ill-typed {args_read}", "BadArguments"
         call.args = args
         # A call that no policy allows is rejected; the step fails without retries ("Policies, Choices").
         language = self.program.language

@@ -84,9 +84,9 @@ class VolatileJournal(ThroughStore):
             if run not in version:
                 del self._memory._runs[run]
                 continue
-            held, then = self._memory._runs[run], version[run]
-            del held.entries[then.entries :]
-            held.status, held.signature, held.holder, held.fence, held.expires = then[1:]
+            stored, then = self._memory._runs[run], version[run]
+            del stored.entries[then.entries :]
+            stored.status, stored.signature, stored.holder, stored.fence, stored.expires = then[1:]
         self._versions = [version]
 
     def write(self, function: Callable[..., T], *args: Any) -> T:
@@ -96,8 +96,10 @@ class VolatileJournal(ThroughStore):
         if name in ("put", "erase"):
             return result
         now = {
-            run: _RunState(len(held.entries), held.status, held.signature, held.holder, held.fence, held.expires)
-            for run, held in self._memory._runs.items()
+            run: _RunState(
+                len(stored.entries), stored.status, stored.signature, stored.holder, stored.fence, stored.expires
+            )
+            for run, stored in self._memory._runs.items()
         }
         is_durable = (
             args[0].durable if name in ("create", "append") else name in ("acquire", "put_document", "sign", "prune")
@@ -134,13 +136,13 @@ class TornJournal(MemoryJournal):
 
     def torn(self, run: str, tear: Tear) -> TornJournal:
         """Return a store with the content of this one right after a torn append."""
-        made = TornJournal()
-        made.vault, made._documents = self.vault, self._documents
+        journal = TornJournal()
+        journal.vault, journal._documents = self.vault, self._documents
         remaining = self.read(run)[: sum(self.sizes[: tear.at]) + tear.kept]
         head = self.heads[tear.at if tear.head == "new" else tear.at - 1]
-        made.create(Append(run, -1, remaining, "RUNNING", 0.0, durable=True), "", "", 0.0)
-        made._shown[run] = head
-        return made
+        journal.create(Append(run, -1, remaining, "RUNNING", 0.0, durable=True), "", "", 0.0)
+        journal._shown[run] = head
+        return journal
 
     def create(self, append: Append, program: str, holder: str, ttl: float) -> Lease | None:
         """Make a run."""

@@ -222,5 +222,5 @@ def plant(
         store.put_document(digest, text)
     store.vault.put(run, snapshot.secrets)
     append = Append(run, -1, entries, status, 0.0, False, signature)
-    made = store.create(append, "planted", "attacker", 0.0)
-    assert made is not None, "the run was not there"
+    lease = store.create(append, "planted", "attacker", 0.0)
+    assert lease is not None, "the run was not there"

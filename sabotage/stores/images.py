@@ -114,11 +114,11 @@ def torn_pages(old: bytes, new: bytes, tear: Tear) -> bytes:
     changed = _changed(old, new)
     number = int(len(changed) * tear.where)
     chosen = {"cut": changed[number:], "frame": changed[number:], "stripes": changed[::2]}
-    made = new
+    torn = new
     for start in chosen.get(tear.how, changed[number : number + 1]):
         end = min(start + SECTOR, len(new))
-        made = _spliced(bytes(len(new)) if tear.how == "zeros" else old, made, start, end)
-    return made
+        torn = _spliced(bytes(len(new)) if tear.how == "zeros" else old, torn, start, end)
+    return torn
 
 
 def _torn_log(old: bytes, new: bytes, tear: Tear) -> bytes:
@@ -137,10 +137,10 @@ def _torn_log(old: bytes, new: bytes, tear: Tear) -> bytes:
         return new[:start] + bytes(end - start) + new[end:]
     if tear.how == "old":
         return _spliced(old, new, start, end)
-    made = new
+    torn = new
     for start in range(first // SECTOR * SECTOR, last, 2 * SECTOR):
-        made = _spliced(old, made, max(start, first), min(start + SECTOR, last))
-    return made
+        torn = _spliced(old, torn, max(start, first), min(start + SECTOR, last))
+    return torn
 
 
 def _spliced(old: bytes, new: bytes, start: int, end: int) -> bytes:
@@ -251,9 +251,9 @@ class PhotographedJournal(ThroughStore):
 
 def _prepare(path: Path, page_bytes: int) -> None:
     """Make an empty database with pages of another size."""
-    with closing(sqlite3.connect(path)) as made:
-        made.execute(f"PRAGMA page_size = {page_bytes}")
-        made.execute("VACUUM")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA page_size = {page_bytes}")
+        connection.execute("VACUUM")
 
 
 def connection(file: DatabaseFile) -> Any:
@@ -304,5 +304,5 @@ class StoreFiles:
 @contextmanager
 def temporary_stores() -> Iterator[StoreFiles]:
     """Lend a `StoreFiles` in a temporary folder."""
-    with memory_folder() as folder, closing(StoreFiles(folder)) as made:
-        yield made
+    with memory_folder() as folder, closing(StoreFiles(folder)) as files:
+        yield files

@@ -62,8 +62,8 @@ _SETTLED: Final = ("success", "fallback", "skipped", "failed")
 
 def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> Iterator[str]:
     """Yield how a run differs from specs/journal.md: in the bytes and keys of its records, or in its trace hash."""
-    made = [json.loads(record) for record in records]
-    for raw, record in zip(records, made, strict=True):
+    parsed = [json.loads(record) for record in records]
+    for raw, record in zip(records, parsed, strict=True):
         kind, body, note = record["kind"], record["body"], record["note"]
         if canonical(record).encode() != raw:
             yield f"record {record['seq']} is not canonical"
@@ -78,8 +78,8 @@ def oddities(run: str, records: Sequence[bytes], program: bytes, trace: str) -> 
         least = 9 if kind == "expired" else 7 if kind in ("waiting", "waited") else least
         if record["v"] != (8 if (kind == "started" and "due" in note) or (kind == "ended" and note) else least):
             yield f"record {record['seq']}, `{kind}`, is of version {record['v']}"
-    yield from _odd_intents(run, made)
-    due = trace_hash(made, json.loads(program)).hex()
+    yield from _odd_intents(run, parsed)
+    due = trace_hash(parsed, json.loads(program)).hex()
     if trace != due:
         yield f"the trace hash is {trace[:16]}…, and by the page it is {due[:16]}…"
 

@@ -110,7 +110,7 @@ def is_good(stored: StoredRun, paper: Paper, key: bytes | None) -> bool:
     """Whether a receipt belongs to this run, is signed if it has to be, and matches the chain."""
     if paper.run != stored.run or not 0 <= paper.seq < len(stored.entries):
         return False
-    said = {
+    fields = {
         "digest": paper.digest.hex(),
         "key": paper.key,
         "run": paper.run,
@@ -120,7 +120,7 @@ def is_good(stored: StoredRun, paper: Paper, key: bytes | None) -> bool:
         "v": 1,
     }
     if key is not None:
-        message = b"stepward.receipt.1\n" + canonical(said).encode()
+        message = b"stepward.receipt.1\n" + canonical(fields).encode()
         if paper.key != sha256(key).hexdigest()[:16] or not _has_signed(key, message, paper.signature):
             return False
     return sha256(b"stepward.record.1\n" + stored.entries[paper.seq][1]).digest() == paper.digest
@@ -138,20 +138,20 @@ def _are_documents_there(stored: StoredRun, body: dict[str, Any]) -> bool:
 
 
 def _are_values_there(stored: StoredRun, records: Sequence[dict[str, Any]]) -> bool:
-    gone: set[str] = set()
+    erased: set[str] = set()
     for record in records:
         if record["kind"] == "erased":
             names = record["body"].get("references")
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 return False
-            gone.update(names)
-    if gone & {name for name, value in stored.values.items() if type(value) is bytes}:
+            erased.update(names)
+    if erased & {name for name, value in stored.values.items() if type(value) is bytes}:
         return False
     for record in records:
         for reference, commitment in _sealed(record["body"]):
             value = stored.values.get(reference)
             is_there = type(value) is bytes and _commitment(value) == commitment
-            if reference not in gone and not is_there:
+            if reference not in erased and not is_there:
                 return False
     return True
 

@@ -15,11 +15,11 @@ class ReplacedConnection(ABC):
     """Replaces the connection of a file until `restore`, and sees each statement before it is executed."""
 
     def __init__(self, file: DatabaseFile) -> None:
-        held: Any = file
-        self._file = held
-        self._inner: sqlite3.Connection = held._connection
-        self._around = held._execute  # the file has a cursor for the statements around its transactions
-        held._connection, held._execute = self, self._execute
+        real: Any = file
+        self._file = real
+        self._inner: sqlite3.Connection = real._connection
+        self._around = real._execute  # the file has a cursor for the statements around its transactions
+        real._connection, real._execute = self, self._execute
 
     def restore(self) -> None:
         """Give the file its own connection back."""

@@ -112,11 +112,11 @@ class StoreModel:
     ) -> list[Lease]:
         """Lease runs of some programs that are due, but for those that are passed over at their last entry."""
         ready = [run for run in self._ready(now) if self.runs[run].program in programs]
-        wanted = [run for run in ready if passed.get(run) != self.runs[run].entries[-1].seq][:limit]
-        for run in wanted:
+        due_runs = [run for run in ready if passed.get(run) != self.runs[run].entries[-1].seq][:limit]
+        for run in due_runs:
             stored = self.runs[run]
             stored.holder, stored.leases, stored.ends = holder, stored.leases + 1, now + ttl
-        return [Lease(run, self.runs[run].leases, now + ttl) for run in wanted]
+        return [Lease(run, self.runs[run].leases, now + ttl) for run in due_runs]
 
     def due(self, now: float) -> dict[str, int]:
         """Return the number of runs that can be claimed, by program."""
@@ -193,13 +193,13 @@ class StoreModel:
         self.runs[head.run].signature = head.signature
         return True
 
-    def prune(self, head: Head, kept: bytes) -> bool:
+    def prune(self, head: Head, pruned: bytes) -> bool:
         """Remove a run by its head, or replace what is kept of one that was removed by the same head."""
         present, before = self.head(head.run), self.kept.get(head.run)
         if (present[1:3] if present else before and before[:2]) != head[1:3]:
             return False
         self.runs.pop(head.run, None)
-        self.kept[head.run] = (head.seq, head.digest, kept)
+        self.kept[head.run] = (head.seq, head.digest, pruned)
         return True
 
     def pruned(self) -> list[str]:

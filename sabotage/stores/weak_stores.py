@@ -21,9 +21,9 @@ class HastyStore(ThroughStore):
 
     def append(self, append: Append, fence: int | None) -> None:
         """Add entries, after the delayed ones of the last call."""
-        held, self._held = self._held, None
-        if held is not None:
-            append = append._replace(expected=held.expected, entries=[*held.entries, *append.entries])
+        before, self._held = self._held, None
+        if before is not None:
+            append = append._replace(expected=before.expected, entries=[*before.entries, *append.entries])
         if kind_of(append.entries[-1]) == "intent":
             self._held = append
         else:

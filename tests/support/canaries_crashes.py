@@ -21,7 +21,7 @@ from stepward.vm.journal.store import JournalError, Lease
 from stepward.vm.machine import calls, deliveries, driver, history
 from stepward.vm.machine.deliveries import Deliveries
 from stepward.vm.machine.driver import Driver
-from stepward.vm.machine.events import event
+from stepward.vm.machine.events import make_event
 from stepward.vm.machine.runs import Runs
 from stepward.vm.machine.state import OPEN
 
@@ -106,7 +106,9 @@ def doubts_anything(patch: pytest.MonkeyPatch) -> None:
         visit = calls.visits_of(state, step)
         for call, now in zip(step.calls, held, strict=True):
             if now.phase == OPEN:
-                return event("doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"})
+                return make_event(
+                    "doubt", {"step": call.id, "visit": visit, "error": "the machine stopped while it ran"}
+                )
         return whole(plan, state, step, held, under_way)
 
     patch.setattr("stepward.vm.machine.decide.go_on", go_on)
@@ -142,7 +144,7 @@ def erases_first(patch: pytest.MonkeyPatch) -> None:
         secrets = await self._io(self.journal.vault.get, run_id)
         references = tuple(sorted(name for name in secrets if not name.startswith("token:")))
         await self._io(self.journal.vault.erase, run_id)
-        await self._append(run_id, lambda _: event("erased", {"references": references}) if references else None)
+        await self._append(run_id, lambda _: make_event("erased", {"references": references}) if references else None)
         return await self.get(run_id)
 
     patch.setattr(Deliveries, "erase", erase)

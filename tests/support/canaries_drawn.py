@@ -172,7 +172,7 @@ def traces_no_late_policies(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_the_better_word(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, meaning, "_stricter", ("(said and given[name]) if", "(said or given[name]) if"))
+    rewrite(patch, meaning, "_stricter", ("(declared and fields[name]) if", "(declared or fields[name]) if"))
 
 
 def knows_policies_by_name(patch: pytest.MonkeyPatch) -> None:

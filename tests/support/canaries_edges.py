@@ -40,7 +40,7 @@ def starts_without_inputs(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_lie(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, ask, "name_of", ("type(said) is str", "isinstance(said, str)"))
+    rewrite(patch, ask, "name_of", ("type(error_name) is str", "isinstance(error_name, str)"))
 
 
 def waits_by_the_other_clock(patch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def counts_no_sleepers(patch: pytest.MonkeyPatch) -> None:
 
 
 def pays_for_no_sibling(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "owed", lambda state: 0)
+    patch.setattr(decide, "unpaid_attempts", lambda state: 0)
 
 
 def asks_whatever_was_spent(patch: pytest.MonkeyPatch) -> None:

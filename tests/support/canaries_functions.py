@@ -59,7 +59,7 @@ def raises_everything_across_threads(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_variables_of_the_caller(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, tools, "in_thread", ("context.run(function, **given)", "function(**given)"))
+    rewrite(patch, tools, "in_thread", ("context.run(function, **args)", "function(**args)"))
 
 
 def gives_the_key_to_everybody(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from stepward.vm.journal.canonical import opened
 from stepward.vm.machine import apply as fold
 from stepward.vm.machine import ask, caching, calls, data, deliveries, driver, execution, known, tools
 from stepward.vm.machine.calls import judge
-from stepward.vm.machine.events import Result, event
+from stepward.vm.machine.events import Result, make_event
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.values import FrozenMap
@@ -179,7 +179,7 @@ def takes_orders(patch: pytest.MonkeyPatch) -> None:
         if step is None or happened.body["kind"] != "success":
             return happened
         body = {name: value for name, value in happened.body.items() if name not in ("ends", "reason")}
-        return event("attempt", body | {"next": step.id}, note)
+        return make_event("attempt", body | {"next": step.id}, note)
 
     leave = fold.leave
 

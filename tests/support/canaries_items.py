@@ -57,7 +57,7 @@ PAYMENTS = {
 
 def starts_any_item(patch: pytest.MonkeyPatch) -> None:
     """The record of a start may name any item, and nobody holds the records against the program."""
-    change = ("if said != name or each.item >= len(each.items) or each.failed is not None:", "if not said:")
+    change = ("if recorded != name or each.item >= len(each.items) or each.failed is not None:", "if not recorded:")
     weak = rewritten(items.item, change, ("name, traced(", "said, traced("))
 
     def item(plan: Any, state: Any, event: Any) -> Any:

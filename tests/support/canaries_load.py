@@ -14,7 +14,7 @@ from stepward.vm import values
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Lease
 from stepward.vm.machine import apply, calls, decide, deliveries, driver, leaving, replay, runs, sizes
-from stepward.vm.machine.events import FREE, Event, event
+from stepward.vm.machine.events import FREE, Event, make_event
 from stepward.vm.machine.plan import StepPlan
 from stepward.vm.machine.state import State
 
@@ -188,7 +188,7 @@ def names_no_doubts(patch: pytest.MonkeyPatch) -> None:
 
     def ended(*args: Any) -> Event:
         body = {name: value for name, value in end(*args).body.items() if name != "in_doubt"}
-        return event("ended", body)
+        return make_event("ended", body)
 
     patch.setattr(calls, "ended", ended)
     patch.setattr(decide, "ended", ended)

@@ -15,7 +15,7 @@ from stepward.vm.machine.runs import Runs
 
 
 def lets_one_deadline_pass(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Deliveries, "_in_time", ("while (happened :=", "if (happened :="))
+    rewrite(patch, Deliveries, "_in_time", ("while (event :=", "if (event :="))
 
 
 def passes_behind_the_edge(patch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def token_of_any_visit(patch: pytest.MonkeyPatch) -> None:
 
 
 def token_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Deliveries, "resume", ("(still := _awaited(taken[1], read))", "(still := waiting)"))
+    rewrite(patch, Deliveries, "resume", ("(still := _awaited(lease_and_run[1], read))", "(still := waiting)"))
 
 
 def one_secret_for_all_runs(patch: pytest.MonkeyPatch) -> None:

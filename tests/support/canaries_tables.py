@@ -35,7 +35,7 @@ def copies_policies_of_the_start_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def records_one_time_that_is_over(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Deliveries, "_in_time", ("while (happened :=", "if (happened :="))
+    rewrite(patch, Deliveries, "_in_time", ("while (event :=", "if (event :="))
 
 
 def compares_no_verdicts(patch: pytest.MonkeyPatch) -> None:

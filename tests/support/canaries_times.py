@@ -101,7 +101,7 @@ def appends_anywhere(patch: pytest.MonkeyPatch) -> None:
 
 
 def starts_after_a_cancellation(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Driver, "_give_way", ('state.is_cancelled and happened.kind == "intent"', "False"))
+    rewrite(patch, Driver, "_give_way", ('state.is_cancelled and event.kind == "intent"', "False"))
 
 
 def late_cancellation_is_left(patch: pytest.MonkeyPatch) -> None:

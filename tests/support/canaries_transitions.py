@@ -225,7 +225,7 @@ def any_fallback(patch: pytest.MonkeyPatch) -> None:
         patch,
         replay,
         "_outcome_misfit",
-        ('call.has_fallback and same(call.call.fallback, happened.body.get("output"))', "call.has_fallback"),
+        ('call.has_fallback and same(call.call.fallback, event.body.get("output"))', "call.has_fallback"),
     )
 
 

@@ -97,7 +97,7 @@ def holds_by_the_innermost_program(patch: pytest.MonkeyPatch) -> None:
 
 
 def knows_no_carried_number(patch: pytest.MonkeyPatch) -> None:
-    change = ("own.note((text, True) for text in _sealed_numbers(tuple(given.values())))", "pass")
+    change = ("own.note((text, True) for text in _sealed_numbers(tuple(carry.values())))", "pass")
     rewrite(patch, Known, "learn", change)
 
 

@@ -21,7 +21,7 @@ def goes_on_a_day_early(patch: pytest.MonkeyPatch) -> None:
 def any_end(patch: pytest.MonkeyPatch) -> None:
     rewrite(patch, waits, "waited", ('if event.note["time"] < state.due', "if False"))
     patch.setitem(apply._HANDLERS, "waited", waits.waited)
-    rewrite(patch, replay, "_misfit", ("return None if is_so else _undecided(happened)", "return None"))
+    rewrite(patch, replay, "_misfit", ("return None if is_so else _undecided(event)", "return None"))
 
 
 def any_due(patch: pytest.MonkeyPatch) -> None:

@@ -33,10 +33,10 @@ def _why_idle(token: Token, found: History) -> tuple[str, str]:
     from stepward.vm.machine.keys import shown
 
     run, look = token.run, f"`{command('runs', token.run)}` shows what the run waits for"
-    for record, happened in zip(found.records, found.events, strict=True):
+    for record, event in zip(found.records, found.events, strict=True):
         if record.kind != "intent" or "token" not in record.note:
             continue
-        call = step, visit, frame = _call(happened.body)
+        call = step, visit, frame = _call(event.body)
         if record.note["token"] != token.digest(found.plan.digest, step, visit, frame):
             continue
         answered = any(one.kind == "resumed" and _call(one.body) == call for one in found.events)

@@ -48,9 +48,9 @@ def course_of(row: Row, found: History, family_by: str | None = None) -> Course:
     gathered = _Gathered()
     state = before(found.plan)
     try:
-        for record, happened in zip(found.records, found.events, strict=True):
+        for record, event in zip(found.records, found.events, strict=True):
             gathered.add(record, found.plan, state)
-            state = applied(found.plan, state, happened, record.seq)
+            state = applied(found.plan, state, event, record.seq)
         first = found.records[0].body
         inputs = first["inputs"]
         family = _family(inputs[family_by]) if family_by in inputs else ""

@@ -13,7 +13,7 @@ from stepward.validator.gateway.callers import Caller
 from stepward.validator.gateway.quiet import failed
 from stepward.validator.gateway.refusals import RequestRefused
 from stepward.vm.errors import StepwardError
-from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, asked, names_of, parameters_of
+from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, names_of, parameters_of, reply_of
 
 HOUR: Final = 3_600.0
 
@@ -110,7 +110,7 @@ class MeteredModel:
         """Return the reply of the model; raises LimitReached, or Failed without the text of the model's error."""
         self._meter.require_budget()
         try:
-            reply = await asked(self._model, request)
+            reply = await reply_of(self._model, request)
         except ModelFailed as error:
             self._meter.charge(error.spent)
             raise ModelFailed(str(failed("the model", error)), error.spent) from None

@@ -127,7 +127,7 @@ class Before:
             "left": left,
             "steps": list(_steps(last))[-MAX_STEPS:],
             "values": {name: _shown(readable(last).get(source)) for name, source in self.reads.items()},
-            "written": [_write(happened.body) for history in self.chain for happened in _intents(history)],
+            "written": [_write(event.body) for history in self.chain for event in _intents(history)],
         }
         return f"{to_yaml(told)}program: |\n" + "".join(f"  {line}\n" for line in program[:MAX_PROGRAM].splitlines())
 
@@ -200,11 +200,11 @@ def _shown(value: Any) -> str:
 
 def _steps(last: History) -> Iterator[str]:
     """Yield how the steps of a run were left, in order."""
-    for happened in last.events:
-        body = happened.body
-        if "step" not in body or happened.kind in ("intent", "opened", "item"):
+    for event in last.events:
+        body = event.body
+        if "step" not in body or event.kind in ("intent", "opened", "item"):
             continue
-        how = body.get("branch", body.get("kind", happened.kind))
+        how = body.get("branch", body.get("kind", event.kind))
         error = f": {str(body['error'])[:MAX_SHOWN]}" if body.get("error") else ""
         yield f"{body['step']} {how}{error}"
 

@@ -62,9 +62,9 @@ def failure_of(run: Run, history: History, turn: Turn, error: LispError | None) 
 
 def _failed_step(history: History, run: Run) -> str:
     """Return the step of the last failed call or computation if the run failed by it, else where the run ended."""
-    for happened in reversed(history.events):
-        if happened.kind in ("attempt", "blocked") and happened.body.get("error") == run.error:
-            return str(happened.body["step"])
+    for event in reversed(history.events):
+        if event.kind in ("attempt", "blocked") and event.body.get("error") == run.error:
+            return str(event.body["step"])
     return run.step
 
 

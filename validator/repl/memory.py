@@ -53,16 +53,16 @@ def made_in(history: History, turn: Turn) -> list[Made]:
     found: list[Made] = []
     intended: dict[tuple[str, FrameName], Any] = {}
     state = before(history.plan)
-    for happened in history.events:
-        body = happened.body
+    for event in history.events:
+        body = event.body
         place = body.get("step", ""), body.get("frame", ())
-        if happened.kind == "intent":
+        if event.kind == "intent":
             intended[place] = body["args"]
-        elif brings_output(happened):
+        elif brings_output(event):
             args = intended[place] if place in intended else _args(history.plan, state, place[0])
             tool = next(call.tool for call in history.plan.steps[state.at].calls if call.id == place[0])
             found.append(Made(turn.sites.sites[place[0]], tool, FrozenMap(opened(args)), body["output"]))
-        state = apply(history.plan, state, happened)
+        state = apply(history.plan, state, event)
     return found
 
 

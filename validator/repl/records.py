@@ -41,11 +41,11 @@ def told_in(history: History, limit: int) -> TurnOutput:
     lines: list[str] = []
     room, cut, error = limit, 0, None
     state = before(history.plan)
-    for happened in history.events:
+    for event in history.events:
         step = history.plan.steps[state.at].step
-        if isinstance(step, ComputeStep) and happened.kind in ("assigned", "blocked"):
-            is_blocked = happened.kind == "blocked"
-            limit_error = _of_limit(str(happened.body.get("error", "")))
+        if isinstance(step, ComputeStep) and event.kind in ("assigned", "blocked"):
+            is_blocked = event.kind == "blocked"
+            limit_error = _of_limit(str(event.body.get("error", "")))
             if limit_error is not None:  # what it has printed is lost: it would take as long again
                 error = limit_error
             elif is_blocked or _PRINTS in step.lisp:
@@ -55,7 +55,7 @@ def told_in(history: History, limit: int) -> TurnOutput:
                     room -= sum(len(line) + 1 for line in found.printed)
                     cut += found.cut
                     error = found.error if is_blocked and not is_secret else None
-        state = apply(history.plan, state, happened)
+        state = apply(history.plan, state, event)
     # Its place is one in the text of the step, which is not that of the turn.
     return TurnOutput(tuple(lines), cut, None if error is None else replace(error, span=None))
 

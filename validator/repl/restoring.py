@@ -20,7 +20,7 @@ from stepward.vm.lisp.faults import Fault
 from stepward.vm.machine.history import History
 from stepward.vm.machine.plan import policy_digest
 from stepward.vm.machine.refusals import RunRefused
-from stepward.vm.machine.turns import TurnRequest, said_of
+from stepward.vm.machine.turns import TurnRequest, turn_request_of
 from stepward.vm.values import FrozenMap, freeze
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Opening:
 
     def as_recorded(self, session: str, first: History) -> Opening:
         """Return the opening that the first turn has recorded; raises RunRefused if something else is given now."""
-        said = said_of(first)
+        said = turn_request_of(first)
         for name, value in self.data.items():
             if name not in said.data or not same(value, said.data[name]):
                 raise RunRefused(f"session `{session}` was started without this value of `data/{name}`: {_OTHERWISE}")
@@ -90,7 +90,7 @@ async def restored(session: str, state: State, turns: Sequence[History]) -> tupl
     for number, history in enumerate(turns, 1):
         if history.state.is_erased and history.plan.has_sensitive:
             raise RunRefused(f"the sensitive values of session `{session}` were erased")
-        text = said_of(history).text
+        text = turn_request_of(history).text
         try:
             found, given = await state.compiled(text)
             program = Program.from_document(found.turn.document)

@@ -44,77 +44,77 @@ _WORDS: Final = {
 def render_trace(found: History, first: int = 0, *, color: bool = False) -> str:
     """Return the table of a run's records from number `first` on."""
     events = list(zip(found.records, found.events, strict=True))
-    rows = [_row(record.seq, record.at, happened) for record, happened in events[first:]]
+    rows = [_row(record.seq, record.at, event) for record, event in events[first:]]
     return render(_COLUMNS, rows, color=color)
 
 
-def _row(seq: int, at: int, happened: Event) -> list[str]:
-    note = happened.note
+def _row(seq: int, at: int, event: Event) -> list[str]:
+    note = event.note
     tokens, cost = note.get("tokens"), note.get("cost")
     return [
         str(seq),
         moment(at)[11:23],
-        _step(happened),
-        _what(happened),
+        _step(event),
+        _what(event),
         _duration(note.get("took")),
         str(tokens) if tokens else "",
         "" if cost in (None, "0") else str(cost),
-        _shortened("; ".join(_details(happened))),
+        _shortened("; ".join(_details(event))),
     ]
 
 
 def trace_lines(found: History, first: int) -> Iterator[str]:
     """Yield a line for each record of a run from number `first` on, for a run that is shown while it goes on."""
     events = list(zip(found.records, found.events, strict=True))
-    for record, happened in events[first:]:
-        yield f"{record.seq:>4}  {moment(record.at)[11:23]}  {_step(happened):<20}  {words_of(happened)}"
+    for record, event in events[first:]:
+        yield f"{record.seq:>4}  {moment(record.at)[11:23]}  {_step(event):<20}  {words_of(event)}"
 
 
-def words_of(happened: Event) -> str:
+def words_of(event: Event) -> str:
     """Return what a record says, in words: what happened, and its details."""
-    return ": ".join(filter(None, (_what(happened), "; ".join(_details(happened)))))
+    return ": ".join(filter(None, (_what(event), "; ".join(_details(event)))))
 
 
-def _step(happened: Event) -> str:
+def _step(event: Event) -> str:
     """Return the step of a record, and in which item, branch or call it is: `each[3]/pay`. An item is `each[3]`."""
     from stepward.vm.machine.keys import shown
 
-    step, frame = str(happened.body.get("step", "")), tuple(map(tuple, happened.body.get("frame", ())))
-    return shown(frame, "").removesuffix("/") if happened.kind == "item" else shown(frame, step)
+    step, frame = str(event.body.get("step", "")), tuple(map(tuple, event.body.get("frame", ())))
+    return shown(frame, "").removesuffix("/") if event.kind == "item" else shown(frame, step)
 
 
-def _what(happened: Event) -> str:
-    kind = str(happened.body.get("kind", ""))
-    if happened.kind in ("attempt", "joined"):
+def _what(event: Event) -> str:
+    kind = str(event.body.get("kind", ""))
+    if event.kind in ("attempt", "joined"):
         word = {"again": "failed", "doubt": "in doubt"}.get(kind, kind)
-        number = happened.note.get("attempt", 1)
-        return word if happened.kind == "joined" or number == 1 else f"{word} (attempt {number})"
-    return _WORDS.get(happened.kind, happened.kind)
+        number = event.note.get("attempt", 1)
+        return word if event.kind == "joined" or number == 1 else f"{word} (attempt {number})"
+    return _WORDS.get(event.kind, event.kind)
 
 
-def _details(happened: Event) -> Iterator[str]:
-    body = _traced(happened.body)
-    words = _DETAIL_WORDS.get(happened.kind)
+def _details(event: Event) -> Iterator[str]:
+    body = _traced(event.body)
+    words = _DETAIL_WORDS.get(event.kind)
     if words is not None:
         yield words(body)
-    if happened.kind == "reconciled":
-        yield str(happened.note["verdict"]).replace("_", " ")
-    if happened.note.get("by"):
-        yield f"by {happened.note['by']}"
-    if happened.note.get("cached"):
+    if event.kind == "reconciled":
+        yield str(event.note["verdict"]).replace("_", " ")
+    if event.note.get("by"):
+        yield f"by {event.note['by']}"
+    if event.note.get("cached"):
         yield "from the cache"
-    if body.get("rule") and happened.kind == "attempt":
+    if body.get("rule") and event.kind == "attempt":
         yield f"rejected by `{body['rule']}`"
     if body.get("error"):
         name = body.get("error_name", UNEXPECTED)
         yield str(body["error"]) if name == UNEXPECTED else f"{name}: {body['error']}"
     if body.get("request") is not None:
         yield f"asks {to_json(body['request'])}"
-    if "output" in body and (body["output"] is not None or happened.kind != "ended"):
+    if "output" in body and (body["output"] is not None or event.kind != "ended"):
         yield to_json(body["output"])
-    if happened.body.get("kind") == "again":
+    if event.body.get("kind") == "again":
         yield "again"
-    if happened.kind == "expired" and happened.body["kind"] == "doubt":
+    if event.kind == "expired" and event.body["kind"] == "doubt":
         yield "in doubt"
     if "ends" in body:
         yield f"ends {body['ends']}"
@@ -237,8 +237,8 @@ def trace_data(found: History) -> list[dict[str, Any]]:
             "seq": record.seq,
             "at": moment(record.at),
             "kind": record.kind,
-            "body": _traced(happened.body),
-            "note": happened.note,
+            "body": _traced(event.body),
+            "note": event.note,
         }
-        for record, happened in zip(found.records, found.events, strict=True)
+        for record, event in zip(found.records, found.events, strict=True)
     ]

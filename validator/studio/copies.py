@@ -105,7 +105,7 @@ def calls_of(found: History) -> dict[str, CallPlan]:
 
 def performed_in(found: History) -> tuple[str, ...]:
     """Return the steps and sub-steps in the records of a run, in the order of their first one."""
-    return tuple(dict.fromkeys(str(happened.body["step"]) for happened in found.events if "step" in happened.body))
+    return tuple(dict.fromkeys(str(event.body["step"]) for event in found.events if "step" in event.body))
 
 
 def copy_of(journal: Journal, found: History) -> Copy:
@@ -121,14 +121,14 @@ def copy_of(journal: Journal, found: History) -> Copy:
         inputs = opened(first.body["inputs"])
         answers: dict[Place, list[Recorded]] = {}
         deliveries: dict[str, list[Delivered]] = {}
-        for happened in found.events:
-            if happened.kind == "attempt":
-                answers.setdefault(place_of(happened), []).append(_recorded(happened))
-            elif happened.kind in ("resumed", "reconciled"):
-                found_out = _delivered(happened)
-                deliveries.setdefault(happened.body["step"], []).append(found_out)
-                if happened.kind == "reconciled" and found_out.verdict == "done":
-                    _settle(answers.setdefault(place_of(happened), []))
+        for event in found.events:
+            if event.kind == "attempt":
+                answers.setdefault(place_of(event), []).append(_recorded(event))
+            elif event.kind in ("resumed", "reconciled"):
+                found_out = _delivered(event)
+                deliveries.setdefault(event.body["step"], []).append(found_out)
+                if event.kind == "reconciled" and found_out.verdict == "done":
+                    _settle(answers.setdefault(place_of(event), []))
     except ErasedError:
         raise NotCopied(f"values of run `{found.run}` were erased: it can't be played again") from None
     envelope = first.note.get("envelope")
@@ -150,9 +150,9 @@ def _runs_before(journal: Journal, found: History) -> list[History]:
     return chain_before(found, reader(journal, cached_plans(journal)))
 
 
-def place_of(happened: Event) -> Place:
+def place_of(event: Event) -> Place:
     """Return the place of an event of a call."""
-    body = happened.body
+    body = event.body
     return str(body["step"]), int(body["visit"]), _frame(body.get("frame", ()))
 
 
@@ -160,17 +160,17 @@ def _frame(frame: Any) -> tuple[Any, ...]:
     return tuple(_frame(one) if isinstance(one, list | tuple) else one for one in frame)
 
 
-def _recorded(happened: Event) -> Recorded:
-    note = happened.note
+def _recorded(event: Event) -> Recorded:
+    note = event.note
     try:
         cost = Decimal(str(note.get("cost", 0)))
     except InvalidOperation:
         cost = Decimal(0)
-    return Recorded(_answer(happened), int(note.get("tokens", 0)), cost, str(note.get("model", "")))
+    return Recorded(_answer(event), int(note.get("tokens", 0)), cost, str(note.get("model", "")))
 
 
-def _answer(happened: Event) -> CallAnswer:
-    body = happened.body
+def _answer(event: Event) -> CallAnswer:
+    body = event.body
     match body["kind"]:
         case "success":
             return CallAnswer("returns", opened(body["output"]))
@@ -192,9 +192,9 @@ def _settle(answers: list[Recorded]) -> None:
     answers.append(last._replace(answer=CallAnswer("unknown-done", last.answer.value)))
 
 
-def _delivered(happened: Event) -> Delivered:
-    verdict = str(happened.note.get("verdict", "done"))
-    return Delivered(verdict, opened(happened.body.get("output")), happened.note.get("by"))
+def _delivered(event: Event) -> Delivered:
+    verdict = str(event.note.get("verdict", "done"))
+    return Delivered(verdict, opened(event.body.get("output")), event.note.get("by"))
 
 
 def _snapshot(journal: Journal, found: History) -> StoreSnapshot:

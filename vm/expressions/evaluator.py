@@ -57,9 +57,9 @@ def evaluate(tree: Expression, lookup: Lookup) -> Any:
         case Minus(operand=operand):
             return arithmetic("-", 0, number_of("-", evaluate(operand, lookup)))
         case Built(names=names, parts=parts, is_list=is_list, base=base):
-            kept = {} if base is None else as_object(base, evaluate(base, lookup))
+            before = {} if base is None else as_object(base, evaluate(base, lookup))
             found = tuple(evaluate(part, lookup) for part in parts)
-            return found if is_list else FrozenMap({**kept, **dict(zip(names, found, strict=True))})
+            return found if is_list else FrozenMap({**before, **dict(zip(names, found, strict=True))})
         case Template(parts=parts):
             return "".join(as_text(evaluate(part, lookup)) for part in parts)
         case _:

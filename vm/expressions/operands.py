@@ -113,10 +113,10 @@ def needs(node: Expression) -> Iterator[tuple[Expression, Kinds, str]]:
             for operand in operands:
                 yield operand, BOOLEAN, connective
         case Arithmetic(first=first, rest=rest, joins=joins):
-            taken = JOINABLE if joins else NUMBER
-            yield first, taken, rest[0][0]
+            kinds = JOINABLE if joins else NUMBER
+            yield first, kinds, rest[0][0]
             for sign, operand in rest:
-                yield operand, taken, sign
+                yield operand, kinds, sign
         case Minus(operand=operand):
             yield operand, NUMBER, "-"
         case _:

@@ -94,14 +94,14 @@ def append_in_order(make: Opener) -> None:
     """Every opened store reads entries in order, from any number on; reading past the end returns none."""
     store, other = make(), make()
     run, fence = created(store)
-    held = entries(1)
+    stored = entries(1)
     for size in (1, 3, 2):
-        batch = following(held, size)
-        store.append(behind(run, held, batch, durable=size != 3), fence)
-        held += batch
-        assert other.read(run) == held, "what was read is not what was added"
-    for start in range(len(held) + 2):
-        assert other.read(run, start) == held[start:], f"reading from number {start} on went wrong"
+        batch = following(stored, size)
+        store.append(behind(run, stored, batch, durable=size != 3), fence)
+        stored += batch
+        assert other.read(run) == stored, "what was read is not what was added"
+    for start in range(len(stored) + 2):
+        assert other.read(run, start) == stored[start:], f"reading from number {start} on went wrong"
 
 
 def conflict(make: Opener) -> None:
@@ -135,20 +135,20 @@ def append_whole(make: Opener) -> None:
     """A reader sees all entries of a concurrent append or none."""
     store = make()
     run, fence = created(store)
-    done = threading.Event()
+    is_done = threading.Event()
 
     def write() -> None:
-        held = entries(1)
+        stored = entries(1)
         try:
             for _ in range(50):
-                batch = following(held, 4)
-                store.append(behind(run, held, batch, durable=False), fence)
-                held += batch
+                batch = following(stored, 4)
+                store.append(behind(run, stored, batch, durable=False), fence)
+                stored += batch
         finally:
-            done.set()
+            is_done.set()
 
     def watch(reader: Journal) -> None:
-        while not done.is_set():
+        while not is_done.is_set():
             seen = len(reader.read(run))
             assert seen % 4 == 1, f"a reader saw {seen} entries, a part of an append"
 
@@ -164,12 +164,12 @@ def one_store_many_threads(make: Opener) -> None:
 
     def work(i: int) -> None:
         run, fence = runs[i]
-        held = entries(1)
+        stored = entries(1)
         for _ in range(10):
-            batch = following(held, 1, run)
-            store.append(behind(run, held, batch, durable=False), fence)
-            held += batch
-            assert store.read(run) == held, "a thread does not read what it added"
+            batch = following(stored, 1, run)
+            store.append(behind(run, stored, batch, durable=False), fence)
+            stored += batch
+            assert store.read(run) == stored, "a thread does not read what it added"
 
     at_once(work, len(runs))
     for run, _ in runs:
@@ -234,8 +234,8 @@ def lease_race(make: Opener) -> None:
     run, _ = created(make())
     stores = [make() for _ in range(AT_ONCE)]
     leases = at_once(lambda i: stores[i].acquire(run, f"h{i}", NOW + 2 * TTL, TTL), AT_ONCE)
-    given = [lease for lease in leases if lease is not None]
-    assert len(given) == 1, f"{len(given)} of {AT_ONCE} got the lease"
+    leases_given = [lease for lease in leases if lease is not None]
+    assert len(leases_given) == 1, f"{len(leases_given)} of {AT_ONCE} got the lease"
 
 
 def renew(make: Opener) -> None:
@@ -370,8 +370,8 @@ def rows(make: Opener) -> None:
     ]
     other = make()
     assert [row for row in other.rows() if row.run in runs] == expected, "the list of runs is wrong"
-    for wanted in ([f"{status} done"], {f"{status} made"}, iter([f"{status} done", f"{status} made", "no such"])):
-        statuses = list(wanted)
+    for names in ([f"{status} done"], {f"{status} made"}, iter([f"{status} done", f"{status} made", "no such"])):
+        statuses = list(names)
         found = other.rows(iter(statuses))
         assert found == [row for row in expected if row.status in statuses], f"the runs of {statuses} are wrong"
     assert other.rows([]) == [], "runs of no status were asked for, and some were found"
@@ -392,16 +392,16 @@ def rows(make: Opener) -> None:
 def heads(make: Opener) -> None:
     """The head is the last entry of the last append, with that append's signature or none."""
     store = make()
-    held = entries(2)
-    run, fence = created(store, held, signature=b"first")
+    stored = entries(2)
+    run, fence = created(store, stored, signature=b"first")
     expected: list[bytes | None] = [b"first", None, b"third"]
     for number, signature in enumerate(expected):
         if number:
-            batch = following(held, 2)
-            store.append(behind(run, held, batch, signature=signature), fence)
-            held += batch
+            batch = following(stored, 2)
+            store.append(behind(run, stored, batch, signature=signature), fence)
+            stored += batch
         head = make().head(run)
-        assert head == Head(run, held[-1].seq, held[-1].digest, signature), f"the head is {head}"
+        assert head == Head(run, stored[-1].seq, stored[-1].digest, signature), f"the head is {head}"
 
 
 def documents(make: Opener) -> None:
@@ -441,8 +441,8 @@ def vault_apart(make: Opener) -> None:
     store, run, value = make(), fresh_name(), b"7a1c-the-sensitive-value"
     store.vault.put(run, {"a": value})
     assert store.create(first(run), "p", "a", TTL), "values that were put first kept the run from being made"
-    shown = repr((store.read(run), store.head(run), row_of(store, run))).encode()
-    assert value not in shown, "a sensitive value is in the journal"
+    journal_text = repr((store.read(run), store.head(run), row_of(store, run))).encode()
+    assert value not in journal_text, "a sensitive value is in the journal"
     store.vault.erase(run)
     assert store.read(run) == entries(1), "erasing values changed the entries"
 

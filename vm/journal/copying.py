@@ -192,8 +192,8 @@ def _copy_entries(
 
     def append(number: int, batch: list[Entry], now: float) -> Append:
         is_all = batch[-1] is entries[-1]
-        said, time = (signature, due) if is_all else (None, None)
-        return Append(row.run, number - 1, batch, row.status, now, True, said, time)
+        head_signature, time = (signature, due) if is_all else (None, None)
+        return Append(row.run, number - 1, batch, row.status, now, True, head_signature, time)
 
     if not present:
         # The last entry of several comes alone, with the time of the last change.

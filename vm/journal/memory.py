@@ -194,12 +194,12 @@ class MemoryJournal:
         since: float | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        wanted = None if statuses is None else set(statuses)
+        allowed = None if statuses is None else set(statuses)
         with self._lock:
             rows = [
                 _row(run, stored)
                 for run, stored in self._runs.items()
-                if (wanted is None or stored.status in wanted)
+                if (allowed is None or stored.status in allowed)
                 and (program is None or stored.program == program)
                 and (since is None or stored.started >= since)
             ]

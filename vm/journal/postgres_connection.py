@@ -165,8 +165,8 @@ class PostgresConnection:
             raise JournalError("the journal in PostgreSQL was closed; open it again to go on")
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        given = conninfo_to_dict(self._conninfo)
-        patience = {name: value for name, value in _PATIENCE.items() if name not in given}
+        parameters = conninfo_to_dict(self._conninfo)
+        patience = {name: value for name, value in _PATIENCE.items() if name not in parameters}
         address = make_conninfo(self._conninfo, client_encoding="UTF8", **patience)
         connection = psycopg.connect(address, autocommit=True)
         # An append that waited for another one must see what that one has written.
@@ -218,9 +218,9 @@ class PostgresConnection:
         except UnicodeDecodeError:
             raise JournalError(f"the journal in PostgreSQL can't be {what}: a text in it is no UTF-8") from None
         except psycopg.Error as error:
-            said = " ".join(str(error.diag.message_primary or error).split())
+            text = " ".join(str(error.diag.message_primary or error).split())
             # What PostgreSQL says of a value may quote it.
-            why = "a value does not fit" if isinstance(error, psycopg.DataError) else said or type(error).__name__
+            why = "a value does not fit" if isinstance(error, psycopg.DataError) else text or type(error).__name__
             advice = next((advice for kind, advice in _ADVICE if isinstance(error, kind)), "")
             if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
                 advice = "; look whether the server runs, and whether its address is right"

@@ -171,31 +171,31 @@ class CommandKeys:
         self._patience = patience
 
     def make(self, name: str) -> bytes:
-        key = self._key(self._said("make", name))
+        key = self._key(self._output_of("make", name))
         if key is None:
             raise JournalError(f"`{self._command[0]}` made no key")
         return key
 
     def find(self, name: str) -> bytes | None:
-        return self._key(self._said("find", name))
+        return self._key(self._output_of("find", name))
 
     def destroy(self, name: str) -> None:
-        self._said("destroy", name)
+        self._output_of("destroy", name)
 
-    def _said(self, verb: str, name: str) -> str:
+    def _output_of(self, verb: str, name: str) -> str:
         program = self._command[0]
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [*self._command, verb, name], capture_output=True, text=True, timeout=self._patience, check=False
             )
         except subprocess.TimeoutExpired:
             raise JournalError(f"`{program}` did not answer within {self._patience:g} seconds") from None
         except (OSError, UnicodeDecodeError) as error:
             raise JournalError(f"`{program}`, which stores the keys, can't be called: {error}") from None
-        if done.returncode:
-            why = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[0]
+        if completed.returncode:
+            why = (completed.stderr.strip().splitlines() or [f"it ended with status {completed.returncode}"])[0]
             raise JournalError(f"`{program}` can't {verb} a key: {why[:MOST_SHOWN]}")
-        return done.stdout.strip()
+        return completed.stdout.strip()
 
     def _key(self, text: str) -> bytes | None:
         if not text:

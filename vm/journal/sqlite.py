@@ -151,8 +151,8 @@ class SQLiteJournal:
         programs: Collection[str] | None = None,
         passed: Mapping[str, int] = NOBODY,
     ) -> list[Lease]:
-        wanted = (programs is None, json.dumps(list(programs or ())), json.dumps(list(passed.items())))
-        query = (now, now, *wanted, limit)
+        filters = (programs is None, json.dumps(list(programs or ())), json.dumps(list(passed.items())))
+        query = (now, now, *filters, limit)
         # Only who finds something waits for the lock of the file.
         with self._file.reading() as connection:
             if connection.execute(_FIND_DUE, query).fetchone() is None:
@@ -203,13 +203,13 @@ class SQLiteJournal:
         since: float | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        wanted = None if statuses is None else list(statuses)
+        allowed = None if statuses is None else list(statuses)
         where = "kept IS NULL AND program = coalesce(?, program) AND started >= coalesce(?, started)"
-        if wanted is not None:
-            where += f" AND status IN ({', '.join('?' * len(wanted))})"
+        if allowed is not None:
+            where += f" AND status IN ({', '.join('?' * len(allowed))})"
         # A limit selects the newest runs.
         query = f"SELECT {_ROW} FROM runs WHERE {where} ORDER BY started DESC, number DESC LIMIT ?"
-        values = (program, since, *(wanted or ()), -1 if limit is None else limit)
+        values = (program, since, *(allowed or ()), -1 if limit is None else limit)
         with self._file.reading() as connection:
             found = connection.execute(query, values).fetchall()
         return [Row.read(values) for values in reversed(found)]
@@ -270,8 +270,8 @@ class SQLiteJournal:
         with self._file.writing(durable=True) as connection:
             is_open = (name,) in connection.execute(_OPENED).fetchall()
             statement = _HOLD if is_open else _SEE
-            held = connection.execute(statement, {"run": lease.run, "fence": lease.fence, "name": name})
-            if held.fetchone() is None:
+            updated = connection.execute(statement, {"run": lease.run, "fence": lease.fence, "name": name})
+            if updated.fetchone() is None:
                 raise lease_lost(lease.run, lease.fence)
         return is_open
 

@@ -27,15 +27,15 @@ Opener = Callable[[], Journal]
 
 def signed_anew(make: Opener) -> None:
     """The signature of a head is replaced if the head is still that one, and nothing else of the run is changed."""
-    store, held = make(), entries(2)
-    run, fence = created(store, held, signature=b"first")
-    before, last = picture(store, run), held[-1]
+    store, stored = make(), entries(2)
+    run, fence = created(store, stored, signature=b"first")
+    before, last = picture(store, run), stored[-1]
     assert store.sign(Head(run, last.seq, last.digest, b"second")), "a head was not signed anew"
     after = picture(make(), run)
     assert after[1] == Head(run, last.seq, last.digest, b"second"), f"the head is {after[1]}"
     assert (after[0], after[2]) == (before[0], before[2]), "signing a head anew changed more than its signature"
-    batch = following(held, 1)
-    store.append(behind(run, held, batch, signature=b"third"), fence)
+    batch = following(stored, 1)
+    store.append(behind(run, stored, batch, signature=b"third"), fence)
     for late in (
         Head(run, last.seq, last.digest, b"late"),
         Head(run, batch[-1].seq, last.digest, b"late"),
@@ -43,23 +43,23 @@ def signed_anew(make: Opener) -> None:
         Head(fresh_name(), batch[-1].seq, batch[-1].digest, b"late"),
     ):
         assert not store.sign(late), "a head was signed that is not the head of the run"
-    kept = Head(run, batch[-1].seq, batch[-1].digest, b"third")
-    assert make().head(run) == kept, "a head that was signed too late was changed"
+    signed = Head(run, batch[-1].seq, batch[-1].digest, b"third")
+    assert make().head(run) == signed, "a head that was signed too late was changed"
     lease = Lease(run, fence + 1, NOW + TTL + TTL)
     assert store.acquire(run, "b", NOW + TTL, TTL) == lease, "signing a head anew changed the lease"
 
 
 def snapshots(make: Opener) -> None:
     """A snapshot shows runs and documents as they were when it was taken, and keeps nobody from writing."""
-    store, other, held = make(), make(), entries(2)
-    run, fence = created(store, held, signature=b"first")
+    store, other, stored = make(), make(), entries(2)
+    run, fence = created(store, stored, signature=b"first")
     document, late = fresh_name(), fresh_name()
     store.put_document(document, b"text")
     store.vault.put(run, {"a": b"1"})
     with store.frozen() as still:
         before = picture(still, run)
         assert before == picture(store, run), "a snapshot shows another run than the store"
-        other.append(behind(run, held, following(held, 2), signature=b"second"), fence)
+        other.append(behind(run, stored, following(stored, 2), signature=b"second"), fence)
         assert other.create(first(late), "p", "a", TTL), "while there was a snapshot, no run could be made"
         other.put_document(late, b"late")
         other.vault.put(run, {"b": b"2"})
@@ -70,20 +70,22 @@ def snapshots(make: Opener) -> None:
         assert still.document(late) is None, "a document of after the snapshot is in it"
         assert still.document(document) == b"text", "a document is not in the snapshot"
         assert still.vault.get(run).get("a") == b"1", "a value is not in the snapshot"
-    shown = make().head(run)
-    assert shown == Head(run, 3, following(held, 2)[-1].digest, b"second"), f"after a snapshot the head is {shown}"
+    snapshot_head = make().head(run)
+    assert snapshot_head == Head(run, 3, following(stored, 2)[-1].digest, b"second"), (
+        f"after a snapshot the head is {snapshot_head}"
+    )
     with store.frozen() as later:
-        assert later.head(run) == shown, "a second snapshot is of the moment of the first"
+        assert later.head(run) == snapshot_head, "a second snapshot is of the moment of the first"
 
 
 def prunes(make: Opener) -> None:
     """A pruned run is not there, its id stays taken, and what was kept in its place stays; all others are as before."""
-    store, held = make(), entries(3)
-    run, fence = created(store, held, signature=b"first")
+    store, stored = make(), entries(3)
+    run, fence = created(store, stored, signature=b"first")
     stays, _ = created(store)
-    other, head = picture(store, stays), Head(run, 2, held[-1].digest, None)
+    other, head = picture(store, stays), Head(run, 2, stored[-1].digest, None)
     assert store.kept(run) is None, "before it was pruned, something was kept of a run"
-    for late in (head._replace(seq=1), head._replace(digest=held[0].digest), head._replace(run=fresh_name())):
+    for late in (head._replace(seq=1), head._replace(digest=stored[0].digest), head._replace(run=fresh_name())):
         assert not store.prune(late, b"late"), "a run was pruned that has another head"
     assert store.prune(head, b"kept"), "a run was not pruned"
     for reader in (store, make()):
@@ -94,7 +96,7 @@ def prunes(make: Opener) -> None:
         assert reader.kept(stays) is None, "something was kept of a run that was not pruned"
         assert picture(reader, stays) == other, "pruning one run changed another"
     for known in (fence, None):
-        refused(AppendConflict, partial(store.append, behind(run, held, following(held, 1)), known))
+        refused(AppendConflict, partial(store.append, behind(run, stored, following(stored, 1)), known))
     refused(LeaseLost, lambda: store.renew(Lease(run, fence, NOW + TTL), NOW, TTL))
     refused(JournalError, lambda: store.acquire(run, "b", NOW + TTL, TTL))
     assert not store.sign(head._replace(signature=b"late")), "the head of a pruned run was signed"
@@ -104,8 +106,8 @@ def prunes(make: Opener) -> None:
 
 
 def _require_gone(store: Journal, run: str) -> None:
-    made = [store.create(first(run, entries(1, f"again {i}")), "p", f"h{i}", TTL) for i in range(2)]
-    assert made == [None, None], "a run was made with the id of one that was pruned"
+    leases = [store.create(first(run, entries(1, f"again {i}")), "p", f"h{i}", TTL) for i in range(2)]
+    assert leases == [None, None], "a run was made with the id of one that was pruned"
     assert store.read(run) == [], "a pruned run has entries"
     assert store.head(run) is None, "a pruned run has a head"
     assert store.row(run) is None, "a pruned run has a line in the list"
@@ -126,10 +128,10 @@ def pruned_race(make: Opener) -> None:
                     return not stores[0].prune(head, b"kept")
                 finally:
                     is_over.set()
-            made = None
-            while made is None and not is_over.is_set():
-                made = stores[number].create(first(run), "p", f"h{number}", TTL)
-            return made is not None
+            lease = None
+            while lease is None and not is_over.is_set():
+                lease = stores[number].create(first(run), "p", f"h{number}", TTL)
+            return lease is not None
 
         assert not any(at_once(act, len(stores))), "a run was made again while it was pruned, or could not be pruned"
 
@@ -175,13 +177,13 @@ def breakers(make: Opener) -> None:
         "a run was not due when its breaker was closed"
     )
     assert make().switches(name) == [opened, closed], "what was switched is not told as it was"
-    gone, fence = created(store)
+    pruned_run, fence = created(store)
     assert store.switch(opened), "a breaker was not opened again"
-    assert store.hold(Lease(gone, fence, NOW + TTL), name), "an open breaker did not hold a second run"
-    assert store.prune(Head(gone, 0, entries(1)[0].digest, None), b"kept"), "a run that is held was not pruned"
+    assert store.hold(Lease(pruned_run, fence, NOW + TTL), name), "an open breaker did not hold a second run"
+    assert store.prune(Head(pruned_run, 0, entries(1)[0].digest, None), b"kept"), "a run that is held was not pruned"
     assert store.switch(closed), "a breaker was not closed again"
     found = {one.run for one in store.claim("e", late + 10 * TTL, TTL, 1_000)}
-    assert gone not in found, "a run that was pruned while it was held was claimed"
+    assert pruned_run not in found, "a run that was pruned while it was held was claimed"
 
 
 UPKEEP: Final = (signed_anew, snapshots, prunes, pruned_race, erases_many, breakers)

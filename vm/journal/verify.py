@@ -87,8 +87,8 @@ def verify(
 
 def _continued(chain: Chain) -> str | None:
     """Return the run that a run says that it continues, or None."""
-    said = chain.records[0].body.get("continues") if 0 in chain.records else None
-    run = said.get("run") if isinstance(said, dict) else None
+    continues = chain.records[0].body.get("continues") if 0 in chain.records else None
+    run = continues.get("run") if isinstance(continues, dict) else None
     return run if isinstance(run, str) else None
 
 

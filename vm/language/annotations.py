@@ -96,18 +96,18 @@ def _members(hint: Any) -> Iterator[Any]:
         yield hint
 
 
-def _is_a(hint: Any, wanted: type | None) -> bool:
-    return wanted is not None and isinstance(hint, type) and not get_args(hint) and issubclass(hint, wanted)
+def _is_a(hint: Any, kind: type | None) -> bool:
+    return kind is not None and isinstance(hint, type) and not get_args(hint) and issubclass(hint, kind)
 
 
-def _names(function: Any, wanted: type) -> bool:
+def _names(function: Any, kind: type) -> bool:
     """Return whether the code of a function names a class, as a global or through a module."""
     target = _target(function)
     code, known = getattr(target, "__code__", None), getattr(target, "__globals__", {})
     names = getattr(code, "co_names", ())
     values = [known.get(name) for name in names]
     values += [getattr(one, name, None) for one in values if inspect.ismodule(one) for name in names]
-    return any(_is_a(one, wanted) for one in values)
+    return any(_is_a(one, kind) for one in values)
 
 
 def _target(function: Any) -> Any:

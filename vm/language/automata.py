@@ -73,8 +73,8 @@ class Automaton:
         """Return the memory after a part has started; `which` are the indices of `starts` that select it."""
         return memory
 
-    def left(self, memory: Any, came: Collection[int], stale: Collection[int]) -> Any:  # noqa: ARG002
-        """Return the memory after a step was left; `came` and `stale` are indices of `comes`."""
+    def left(self, memory: Any, succeeded: Collection[int], stale: Collection[int]) -> Any:  # noqa: ARG002
+        """Return the memory after a step was left; `succeeded` and `stale` are indices of `comes`."""
         return memory
 
     def forked(self, memory: Any, before: Sequence[Any]) -> Any:  # noqa: ARG002
@@ -127,9 +127,9 @@ class RequiresAutomaton(Automaton):
             case _:
                 assert_never(requirement)
 
-    def left(self, memory: Any, came: Collection[int], stale: Collection[int]) -> Any:
+    def left(self, memory: Any, succeeded: Collection[int], stale: Collection[int]) -> Any:
         return tuple(
-            FRESH if number in came else STALE if before == FRESH and number in stale else before
+            FRESH if number in succeeded else STALE if before == FRESH and number in stale else before
             for number, before in enumerate(memory)
         )
 
@@ -211,8 +211,8 @@ class FollowedByAutomaton(Automaton):
     def started(self, memory: Any, which: Collection[int]) -> Any:  # noqa: ARG002
         return 0 if memory >= 0 else PAID
 
-    def left(self, memory: Any, came: Collection[int], stale: Collection[int]) -> Any:  # noqa: ARG002
-        if not came:
+    def left(self, memory: Any, succeeded: Collection[int], stale: Collection[int]) -> Any:  # noqa: ARG002
+        if not succeeded:
             return memory
         return OWED if memory >= 0 else OWED_HERE if memory in (IDLE, OWED_HERE) else OWED_AGAIN
 
@@ -221,15 +221,15 @@ class FollowedByAutomaton(Automaton):
 
     def joined(self, memory: Any, ends: Sequence[Any], before: Sequence[frozenset[int]]) -> Any:
         paying = {number for number, end in enumerate(ends) if end in (PAID, OWED_AGAIN)}
-        owed = any(
+        still_owed = any(
             end in (OWED_HERE, OWED_AGAIN) and not any(number in before[one] for one in paying)
             for number, end in enumerate(ends)
         )
-        owed = owed or (self.is_owed(memory) and not paying)
+        still_owed = still_owed or (self.is_owed(memory) and not paying)
         if memory >= 0:
-            return OWED if owed else 0
+            return OWED if still_owed else 0
         has_started = bool(paying) or memory in (PAID, OWED_AGAIN)
-        return (OWED_AGAIN if has_started else OWED_HERE) if owed else PAID if has_started else IDLE
+        return (OWED_AGAIN if has_started else OWED_HERE) if still_owed else PAID if has_started else IDLE
 
     @staticmethod
     def is_owed(memory: Any) -> bool:

@@ -112,9 +112,9 @@ def _ending(step: AnyStep, tool: Tool) -> Iterator[str]:
     """Yield the names of the errors with which a step can end the body in which it is."""
     match step:
         case FailingStep():
-            taken = [exit.errors for exit in step.caught]
+            caught = [exit.errors for exit in step.caught]
             for name in names_of(step, tool) if step.on_error != "skip" else ():
-                if not any(errors is None or name in errors or ANY in errors for errors in taken):
+                if not any(errors is None or name in errors or ANY in errors for errors in caught):
                     yield name
         case ConditionStep():
             yield from (UNDEFINED_NAME, BAD_VALUE, UNCOVERED)

@@ -286,10 +286,10 @@ class _Collector:
         return found
 
     def kinds(self, reference: Reference) -> frozenset[str]:
-        meant = self.typing.names.meaning(reference.names)
+        resolution = self.typing.names.meaning(reference.names)
         # Not `view`: it caches its results, and uses are still being collected.
-        return self.typing.fresh_view(meant).kinds if meant else ANY
+        return self.typing.fresh_view(resolution).kinds if resolution else ANY
 
     def locations(self, names: tuple[str, ...]) -> list[Location]:
-        meant = self.typing.names.meaning(names)
-        return [(source, of_type(meant.fields)) for source in meant.sources] if meant is not None else []
+        resolution = self.typing.names.meaning(names)
+        return [(source, of_type(resolution.fields)) for source in resolution.sources] if resolution is not None else []

@@ -31,16 +31,16 @@ class Types(Protocol):
 
 
 def origins(
-    typing: Types, meant: Resolution, followed: frozenset[Source] = frozenset()
+    typing: Types, resolution: Resolution, followed: frozenset[Source] = frozenset()
 ) -> list[tuple[Source, tuple[str, ...]]]:
     """Return the locations of the values of a reference; an item of a for_each step is one of its list's."""
     found: list[tuple[Source, tuple[str, ...]]] = []
-    for source in meant.sources:
+    for source in resolution.sources:
         copied = typing.copied(source) if source.kind == "item" and source not in followed else None
         if copied is None:
-            found.append((source, meant.fields))
+            found.append((source, resolution.fields))
         else:
-            whole = copied._replace(fields=(*copied.fields, *meant.fields))
+            whole = copied._replace(fields=(*copied.fields, *resolution.fields))
             found += origins(typing, whole, followed | {source})
     return found
 
@@ -51,9 +51,9 @@ MAX_COPIES: Final = 8
 
 def lacks(typing: Types, source: Source, fields: tuple[str, ...], copies: int) -> tuple[bool, bool]:
     """Return whether an array on the path may be too short for its index, and whether it certainly is."""
-    made = typing.tree(source) if source.kind == "set" else None
-    if isinstance(made, Built) and copies:
-        return _lacks_built(typing, made, fields, copies - 1)
+    built = typing.tree(source) if source.kind == "set" else None
+    if isinstance(built, Built) and copies:
+        return _lacks_built(typing, built, fields, copies - 1)
     copied = typing.copied(source) if source.kind == "set" else None
     if source.kind == "set" and (copied is None or not copies):
         return True, False
@@ -74,16 +74,18 @@ def lacks(typing: Types, source: Source, fields: tuple[str, ...], copies: int) -
     return may_be_missing, is_missing
 
 
-def _lacks_built(typing: Types, made: Built, fields: tuple[str, ...], copies: int) -> tuple[bool, bool]:
+def _lacks_built(typing: Types, built: Built, fields: tuple[str, ...], copies: int) -> tuple[bool, bool]:
     found: list[tuple[bool, bool]] = []
-    for leaf in leaves(made, fields):
+    for leaf in leaves(built, fields):
         if not isinstance(leaf.tree, Reference):
             is_missing = leaf.tree is None or bool(leaf.fields)
             found.append((is_missing, is_missing))
             continue
-        meant = typing.names.meaning(leaf.tree.names)
+        resolution = typing.names.meaning(leaf.tree.names)
         found += (
-            [(True, True)] if meant is None else [lacks(typing, one, meant.fields, copies) for one in meant.sources]
+            [(True, True)]
+            if resolution is None
+            else [lacks(typing, one, resolution.fields, copies) for one in resolution.sources]
         )
     return any(may for may, _ in found), all(must for _, must in found)
 
@@ -92,17 +94,17 @@ def kinds_inside(value: object, path: tuple[str, ...]) -> View:
     """Return the view of what a constant holds at a path, of whose names `[]` stands for all items of an array."""
     values, is_lacking = [value], False
     for name in path:
-        held: list[object] = []
+        next_values: list[object] = []
         number = index_of(name)
         for one in values:
             if name == ITEMS:
-                held += one if isinstance(one, list | tuple) else ()
+                next_values += one if isinstance(one, list | tuple) else ()
             elif number is not None and isinstance(one, list | tuple) and number < len(one):
-                held.append(one[number])
+                next_values.append(one[number])
             elif number is None and isinstance(one, dict) and name in one:
-                held.append(one[name])
+                next_values.append(one[name])
             else:
                 is_lacking = True
-        values = held
+        values = next_values
     kinds = frozenset(kind(value) for value in values)
     return View(kinds, optional=is_lacking, never=is_lacking and not kinds)

@@ -218,11 +218,11 @@ def _pair_problem(path: Path, data: Any) -> Problem:
     """Return the problem of an `exclusive` rule that does not have two entries."""
     while isinstance(path[-1], int):
         path = path[:-1]
-    given = len(_at(data, path))
+    count = len(_at(data, path))
     help = "write one rule for each pair of them"
-    if given < 2:
+    if count < 2:
         help = "name both things of which a run does only one: `exclusive: [{tool: pay}, {step: refuse}]`"
-    return Problem("SW002", f"`{path[-1]}` takes two selectors, not {given}", help, Place(path))
+    return Problem("SW002", f"`{path[-1]}` takes two selectors, not {count}", help, Place(path))
 
 
 def _expected(context: dict[str, Any]) -> list[str]:
@@ -304,14 +304,14 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     owner = _model_at(path[:-1], model, data)
     known = sorted(names_of(owner)) if owner else []
     whose = _owner_words(path[:-1], data)
-    given = _at(data, path[:-1])
+    fields = _at(data, path[:-1])
     instead = in_place_of(name) if owner is TypeSpec else ""
     if instead:
         return f"unknown field `{name}` in {whose}", instead
-    same = renamed(name, known, given)
+    same = renamed(name, known, fields)
     near = [same] if same else [] if is_a_known_word(name) else alike(name, known, n=1, cutoff=0.6)
-    if near and near[0] not in (given or {}):
-        form = _form(owner, near[0], given[name]) if owner and given else ""
+    if near and near[0] not in (fields or {}):
+        form = _form(owner, near[0], fields[name]) if owner and fields else ""
         return f"unknown field `{name}` in {whose}", f"did you mean `{near[0]}`?{form}"
     in_rule = _in_guardrails(path)
     above = _model_at(path[:-2], model, data) if len(in_rule) > 3 else None
@@ -332,14 +332,14 @@ def _unknown_field(path: Path, model: type[BaseModel], data: Any) -> tuple[str, 
     )
 
 
-def _form(owner: Part, field: str, given: Any) -> str:
+def _form(owner: Part, field: str, value: Any) -> str:
     """Return a second sentence of a help, if a field does not take the value that was given to it by another name."""
     try:
-        TypeAdapter(fields_of(owner)[field] if issubclass(owner, Record) else Any).validate_python(given, strict=True)
+        TypeAdapter(fields_of(owner)[field] if issubclass(owner, Record) else Any).validate_python(value, strict=True)
     except ValidationError as error:
         complaint = error.errors(include_url=False)[0]
         kind = complaint["type"]
-        if complaint["loc"] or (kind == "tuple_type" and isinstance(given, list)):
+        if complaint["loc"] or (kind == "tuple_type" and isinstance(value, list)):
             return ""  # about a part of the value; and the loader takes lists
         message, help = _wrong_value(kind, complaint.get("ctx") or {}, f"`{field}`", complaint)
         return f" {message}; {help}" if kind == "literal_error" else f" {message}" if kind in _TYPE_WORDS else ""
@@ -351,18 +351,18 @@ def _misspelt_field(path: Path, model: type[BaseModel], data: Any) -> str | None
     owner = _model_at(path[:-1], model, data)
     if owner is None or str(path[-1]) in _ELSEWHERE:
         return None
-    name, known, given = str(path[-1]), names_of(owner), _at(data, path[:-1]) or {}
-    near = surely_renamed(name, known, given) or (None if is_a_known_word(name) else only_near(name, known))
-    return None if near in given else near
+    name, known, fields = str(path[-1]), names_of(owner), _at(data, path[:-1]) or {}
+    near = surely_renamed(name, known, fields) or (None if is_a_known_word(name) else only_near(name, known))
+    return None if near in fields else near
 
 
 def _misspelt_type(path: Path, data: Any) -> str | None:
     """Return the one step type that an unknown one is a misspelling of, or None."""
     owner = _at(data, path)
-    given = owner.get("type") if isinstance(owner, dict) and path[0] == "steps" else None
-    if not isinstance(given, str) or given in STEP_MODELS:
+    type_name = owner.get("type") if isinstance(owner, dict) and path[0] == "steps" else None
+    if not isinstance(type_name, str) or type_name in STEP_MODELS:
         return None
-    return only_near(given, SUB_STEP_MODELS if is_sub_step(path) else STEP_MODELS)
+    return only_near(type_name, SUB_STEP_MODELS if is_sub_step(path) else STEP_MODELS)
 
 
 def _model_at(path: Path, model: type[BaseModel], data: Any) -> Part | None:
@@ -409,8 +409,8 @@ def _untagged(path: Path, data: Any) -> tuple[str, str]:
         if is_sub_step(path) and owner["type"] in STEP_MODELS:
             what = "run in parallel" if path[-1] != "do" else "can stand under `do`; list others under `steps`"
             return f"a sub-step can't be of type `{owner['type']}`", f"only llm and tool steps {what}"
-        meant = step_type_for(owner["type"], kinds) or next(iter(alike(owner["type"], kinds, n=1)), None)
-        help = f"did you mean `{meant}`?" if meant else f"use one of {_listed(kinds)}"
+        similar = step_type_for(owner["type"], kinds) or next(iter(alike(owner["type"], kinds, n=1)), None)
+        help = f"did you mean `{similar}`?" if similar else f"use one of {_listed(kinds)}"
         return f"`{owner['type']}` is not a step type", help
     if len(_in_guardrails(path)) == 2:
         return (
@@ -441,30 +441,30 @@ _LISTS_OF_ERRORS: Final = {
 
 
 def _wrong_value(kind: str, context: dict[str, Any], field: str, complaint: Any) -> tuple[str, str]:
-    given = complaint["input"]
+    value = complaint["input"]
     if kind in _TYPE_WORDS:
-        wanted, help = _TYPE_WORDS[kind]
-        if kind == "tuple_type" and isinstance(given, dict) and given:
-            help = f"begin each entry with `-`; `{next(iter(given))}` is the `id` of the first"
+        due, help = _TYPE_WORDS[kind]
+        if kind == "tuple_type" and isinstance(value, dict) and value:
+            help = f"begin each entry with `-`; `{next(iter(value))}` is the `id` of the first"
         if kind == "tuple_type" and field in _LISTS_OF_ERRORS:
             help = _LISTS_OF_ERRORS[field]
-        if kind in ("int_type", "number_type") and not is_quoted_number(given, is_whole=kind == "int_type"):
-            help = f"write {wanted}"
-        if kind == "string_type" and isinstance(given, bool | int):
-            help = f'put it in quotes: `"{str(given).lower()}"`'
-        return f"{field} must be {wanted}, not {_value_words(given)}", help
+        if kind in ("int_type", "number_type") and not is_quoted_number(value, is_whole=kind == "int_type"):
+            help = f"write {due}"
+        if kind == "string_type" and isinstance(value, bool | int):
+            help = f'put it in quotes: `"{str(value).lower()}"`'
+        return f"{field} must be {due}, not {_value_words(value)}", help
     if kind == "literal_error":
         expected = _expected(context)
-        near = alike(str(given), expected, n=1)
+        near = alike(str(value), expected, n=1)
         help = f"did you mean `{near[0]}`?" if near else f"use {_listed(expected, 'or')}"
-        return f"{field} can't be `{given}`", help
+        return f"{field} can't be `{value}`", help
     if kind == "variable_name":
         return f"`{context['text']}` is not a name", "a name has letters, digits and `_`, and starts with no digit"
     if kind == "string_pattern_mismatch":
-        return f"`{given}` is not an id", "an id has no spaces, dots, quotes or `$`"
+        return f"`{value}` is not an id", "an id has no spaces, dots, quotes or `$`"
     if kind in ("greater_than", "greater_than_equal"):
         least = f"at least {context['ge']}" if "ge" in context else f"more than {context['gt']}"
-        return f"{field} must be {least}, not {given}", "write a larger number"
+        return f"{field} must be {least}, not {value}", "write a larger number"
     if kind in ("too_short", "string_too_short"):
         return f"{field} is empty", "give it at least one entry" if kind == "too_short" else "give it a text"
     message = str(complaint["msg"])

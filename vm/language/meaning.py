@@ -106,15 +106,15 @@ class Meaning:
         )
         if language == 1:
             return tuple(texts)
-        made: list[Clause] = []
+        objects: list[Clause] = []
         for number, step in enumerate(self.flow.steps):
             for name, value in step.assigns.items():
                 path = assigned_path(layout, number, name)
                 if isinstance(value, Paths):
-                    made += Clause.of_fields(number, path, value, language, name)
+                    objects += Clause.of_fields(number, path, value, language, name)
                 elif not isinstance(value, str) and is_computed(value, language):
-                    made.append(Clause.of_built(number, path, value, name))
-        return tuple(sorted((*texts, *made), key=lambda one: one.step)) if made else tuple(texts)
+                    objects.append(Clause.of_built(number, path, value, name))
+        return tuple(sorted((*texts, *objects), key=lambda one: one.step)) if objects else tuple(texts)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
@@ -184,8 +184,12 @@ class Meaning:
         if isinstance(step.items, tuple):
             return len(step.items)
         names = lone_reference(step.items)
-        meant = None if names is None else self.names.meaning(names)
-        specs = [self.typing.spec(location) for location in origins(self.typing, meant)] if meant is not None else []
+        resolution = None if names is None else self.names.meaning(names)
+        specs = (
+            [self.typing.spec(location) for location in origins(self.typing, resolution)]
+            if resolution is not None
+            else []
+        )
         most = [None if spec is None else spec.max_items for spec in specs]
         known = [one for one in most if one is not None]
         return max(known) if known and len(known) == len(most) else None
@@ -193,8 +197,8 @@ class Meaning:
     def view(self, names: tuple[str, ...]) -> View | None:
         """Return what is known of the values of a reference, or None if nothing ever defines it."""
         if names not in self._views:
-            meant = self.names.meaning(names)
-            self._views[names] = None if meant is None else self.typing.fresh_view(meant)
+            resolution = self.names.meaning(names)
+            self._views[names] = None if resolution is None else self.typing.fresh_view(resolution)
         return self._views[names]
 
     def lists(self, enum: tuple[object, ...], value: object) -> bool:
@@ -229,17 +233,17 @@ def facts_of(policies: Iterable[Policy]) -> dict[str, ToolSpec]:
 
 def _stricter(claim: ToolSpec, fact: ToolSpec) -> ToolSpec:
     """Return the union of two sets of facts about a tool; where both state a field, the worse value."""
-    given = {name: getattr(fact, name) for name in fact.model_fields_set if getattr(fact, name) is not None}
+    fields = {name: getattr(fact, name) for name in fact.model_fields_set if getattr(fact, name) is not None}
     for name in claim.model_fields_set:
-        said = getattr(claim, name)
-        if said is None:
+        declared = getattr(claim, name)
+        if declared is None:
             continue
-        if name not in given or name in ("args", "returns"):
-            given[name] = said
+        if name not in fields or name in ("args", "returns"):
+            fields[name] = declared
         elif name == "errors":
-            given[name] = tuple(dict.fromkeys((*said, *given[name])))
+            fields[name] = tuple(dict.fromkeys((*declared, *fields[name])))
         elif name == "effect":
-            given[name] = max(said, given[name], key=_EFFECTS.index)
+            fields[name] = max(declared, fields[name], key=_EFFECTS.index)
         else:
-            given[name] = (said and given[name]) if name == "idempotent" else (said or given[name])
-    return ToolSpec(**given)
+            fields[name] = (declared and fields[name]) if name == "idempotent" else (declared or fields[name])
+    return ToolSpec(**fields)

@@ -161,31 +161,31 @@ class Typing:
                 spec = spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
         return spec
 
-    def view(self, meant: Resolution, *inside: str) -> View:
+    def view(self, resolution: Resolution, *inside: str) -> View:
         """Return the view of a reference's values, from all its sources; `inside` is a path below them. Cached."""
-        key = (meant, inside)
+        key = (resolution, inside)
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = self.fresh_view(meant, *inside)
+            view = self._views[key] = self.fresh_view(resolution, *inside)
         return view
 
-    def fresh_view(self, meant: Resolution, *inside: str) -> View:
+    def fresh_view(self, resolution: Resolution, *inside: str) -> View:
         """Return the view of a reference's values by the uses noted so far; not cached."""
-        return self._view_of(meant._replace(fields=(*meant.fields, *inside)), MAX_COPIES)
+        return self._view_of(resolution._replace(fields=(*resolution.fields, *inside)), MAX_COPIES)
 
-    def _view_of(self, meant: Resolution, copies: int) -> View:
-        return union([self._view_below(source, meant.fields, copies) for source in meant.sources])
+    def _view_of(self, resolution: Resolution, copies: int) -> View:
+        return union([self._view_below(source, resolution.fields, copies) for source in resolution.sources])
 
     def _view_below(self, source: Source, fields: tuple[str, ...], copies: int) -> View:
         """Return the view of the values at some fields of a source; an item may be missing where an array is short."""
         if not is_indexed(fields):
             return self._view_at((source, fields))
-        made, below = self.made(source, fields)
-        if isinstance(made, Built) and copies:
+        tree, below = self.made(source, fields)
+        if isinstance(tree, Built) and copies:
             found = []
-            for leaf in made_of(made, below):
-                meant = meaning_of(self.names, leaf.tree)
-                found.append(leaf_view(leaf) if meant is None else self._view_of(meant, copies - 1))
+            for leaf in made_of(tree, below):
+                resolution = meaning_of(self.names, leaf.tree)
+                found.append(leaf_view(leaf) if resolution is None else self._view_of(resolution, copies - 1))
             return union(found) if found else View(never=True)
         constant = self._assigned(source) if source.kind == "set" else None
         if isinstance(constant, list | tuple | dict):
@@ -276,8 +276,8 @@ class Typing:
         source, path = location
         copied = self.copied(source)
         if copied is None:
-            meant = [meaning_of(self.names, leaf.tree) for leaf in made_of(*self.made(source, path))]
-            return [(one, of_type(each.fields)) for each in meant if each is not None for one in each.sources]
+            resolutions = [meaning_of(self.names, leaf.tree) for leaf in made_of(*self.made(source, path))]
+            return [(one, of_type(each.fields)) for each in resolutions if each is not None for one in each.sources]
         if len(copied.fields) + len(path) > MAX_DEPTH:  # no value is that deep
             return []
         return [(one, of_type(copied.fields) + path) for one in copied.sources]
@@ -309,12 +309,12 @@ class Typing:
             return View(result_kinds(tree))
         found: list[View] = []
         for leaf in made_of(tree, path):
-            meant = meaning_of(self.names, leaf.tree)
-            if meant is None:
+            resolution = meaning_of(self.names, leaf.tree)
+            if resolution is None:
                 is_sum = is_joined(leaf.tree) and not leaf.fields
                 found.append(self._used_view(location) if is_sum else leaf_view(leaf))
                 continue
-            views = [self._present((one, of_type(meant.fields))) for one in meant.sources]
+            views = [self._present((one, of_type(resolution.fields))) for one in resolution.sources]
             # What a value is built from was defined then.
             found += views if leaf.is_field else [view._replace(optional=False, unstated=False) for view in views]
         known = [view for view in found if view != NO_VALUE]
@@ -372,8 +372,8 @@ class Typing:
         if source.kind != "item" or source.step is None:
             return meaning_of(self.names, self.tree(source))
         names = lone_reference(self._each(source.step).items)
-        meant = None if names is None else self.names.meaning(names)
-        return None if meant is None else meant._replace(fields=(*meant.fields, ITEMS))
+        resolution = None if names is None else self.names.meaning(names)
+        return None if resolution is None else resolution._replace(fields=(*resolution.fields, ITEMS))
 
     def _each(self, stage: int) -> ForEachStep:
         step = self.program.layout.steps[self.program.layout.body_of(stage).owner]

@@ -161,14 +161,14 @@ _MISSING: Final = {
 """Keywords of JSON Schema that a type does not have."""
 
 
-def renamed(name: str, known: Collection[str], given: Collection[str]) -> str | None:
-    """Return the field that an unknown one stands for, if it is among those `known` and not yet `given`."""
-    return next((field for field in _fields_for(name) if field in known and field not in given), None)
+def renamed(name: str, known: Collection[str], present: Collection[str]) -> str | None:
+    """Return the field that an unknown one stands for, if it is among those `known` and not yet `present`."""
+    return next((field for field in _fields_for(name) if field in known and field not in present), None)
 
 
-def surely_renamed(name: str, known: Collection[str], given: Collection[str]) -> str | None:
+def surely_renamed(name: str, known: Collection[str], present: Collection[str]) -> str | None:
     """Return the field that an unknown one surely stands for, so that a fix may write it."""
-    return renamed(name, known, given) if name in _SAME else None
+    return renamed(name, known, present) if name in _SAME else None
 
 
 def is_a_known_word(name: str) -> bool:

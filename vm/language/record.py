@@ -38,9 +38,9 @@ class Record:
         return dict(_ANNOTATIONS[cls])
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
+    def _of(cls, fields: dict[str, Any]) -> Self:
         record = object.__new__(cls)
-        vars(record).update(given)  # `__setattr__` refuses
+        vars(record).update(fields)  # `__setattr__` refuses
         return record
 
     def replace(self, **changes: Any) -> Self:
@@ -54,12 +54,12 @@ class Record:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the schema that validates a mapping of fields and builds a record from it."""
-        ref, begun = f"{cls.__module__}.{cls.__qualname__}", _BEGUN.get()
+        ref, started = f"{cls.__module__}.{cls.__qualname__}", _BEGUN.get()
         reference = core_schema.definition_reference_schema(ref)
         # A step in the body of a step of its own type, or of another type with a body: each would make all again.
-        if ref in begun or _is_made(reference, handler):
+        if ref in started or _is_made(reference, handler):
             return reference
-        token = _BEGUN.set(begun | {ref})
+        token = _BEGUN.set(started | {ref})
         try:
             return cls._schema(handler, ref)
         finally:

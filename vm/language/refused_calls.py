@@ -109,14 +109,14 @@ def _cycle(lists: Sequence[_Calls]) -> Problem | None:
     done: set[Path] = set()
     for first in lists:
         way = [(first, _paths(first))]
-        taken: list[Path] = []
+        trail: list[Path] = []
         while way:
             calls, rest = way[-1]
             path, step = next(rest, (None, None))
             if path is None or step is None:
                 done.add(calls.path)
                 way.pop()
-                taken = taken[: len(way) - 1]
+                trail = trail[: len(way) - 1]
                 continue
             program, where, around = calls.scope.known[step.program]
             inner = _Calls(around.of(program, where), (*where, "steps"), program.steps)
@@ -125,12 +125,12 @@ def _cycle(lists: Sequence[_Calls]) -> Problem | None:
                 at = open_lists.index(inner.path)
                 names = [*(str(one[-2]) for one in open_lists[at:]), str(inner.path[-2])]
                 text = " → ".join(f"`{name}`" for name in names)
-                begins = [*taken, (*path, "program")][at]
+                begins = [*trail, (*path, "program")][at]
                 return Problem("SW110", f"`{names[0]}` calls itself: {text}", _HELP_FOR_CYCLES, Place(begins))
             if inner.path not in done:
                 if len(way) > MAX_DEPTH:
                     return _TOO_DEEP
-                taken.append((*path, "program"))
+                trail.append((*path, "program"))
                 way.append((inner, _paths(inner)))
     return None
 

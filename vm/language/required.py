@@ -71,9 +71,9 @@ def _at(typing: Types, location: Location) -> Iterator[Part]:
     if spec is not None:
         yield Part(frozenset(name for name in spec.required if index_of(name) is None))
     elif source.kind not in ("set", "item"):
-        asked = frozenset(typing.reads.asked_of(location))
-        behind = [part for value in _given(typing.program, source) for part in _of_value(typing, value, path)]
-        yield from (part._replace(fields=part.fields | asked) for part in behind or [Part()])
+        read_fields = frozenset(typing.reads.asked_of(location))
+        behind = [part for value in _end_outputs(typing.program, source) for part in _of_value(typing, value, path)]
+        yield from (part._replace(fields=part.fields | read_fields) for part in behind or [Part()])
     elif (copied := typing.copied(source)) is not None:
         yield from (Part(beside=(one, of_type(copied.fields) + path)) for one in copied.sources)
     else:
@@ -83,7 +83,7 @@ def _at(typing: Types, location: Location) -> Iterator[Part]:
         yield from (part for leaf in found for part in _of_leaf(typing, leaf))
 
 
-def _given(program: Program, source: Source) -> list[Any]:
+def _end_outputs(program: Program, source: Source) -> list[Any]:
     """Return what the `end` steps of a called program give; nothing for another source.
 
     The machine holds it to the type that the caller needs, so that the caller's readings count, too.
@@ -99,9 +99,9 @@ def _of_value(typing: Types, value: Any, path: tuple[str, ...]) -> Iterator[Part
     """Yield what the values have at some fields of a value with references."""
     names = lone_reference(value)
     if names is not None:
-        meant = typing.names.meaning(names)
-        fields = () if meant is None else of_type(meant.fields) + path
-        yield from [Part()] if meant is None else (Part(beside=(one, fields)) for one in meant.sources)
+        resolution = typing.names.meaning(names)
+        fields = () if resolution is None else of_type(resolution.fields) + path
+        yield from [Part()] if resolution is None else (Part(beside=(one, fields)) for one in resolution.sources)
     elif not path:
         yield Part(frozenset(value) if isinstance(value, Mapping) else frozenset())
     elif isinstance(value, Mapping) and path[0] in value:
@@ -128,5 +128,9 @@ def _of_leaf(typing: Types, leaf: Leaf) -> Iterator[Part]:
 
 
 def _copied(typing: Types, tree: Reference) -> Iterator[Part]:
-    meant = meaning_of(typing.names, tree)
-    yield from [Part()] if meant is None else (Part(beside=(one, of_type(meant.fields))) for one in meant.sources)
+    resolution = meaning_of(typing.names, tree)
+    yield from (
+        [Part()]
+        if resolution is None
+        else (Part(beside=(one, of_type(resolution.fields))) for one in resolution.sources)
+    )

@@ -127,8 +127,8 @@ class AssignedKinds:
         return result_kinds(tree)
 
 
-def _locations(meant: Resolution | None) -> list[Location]:
-    return [] if meant is None else [(source, meant.fields) for source in meant.sources]
+def _locations(resolution: Resolution | None) -> list[Location]:
+    return [] if resolution is None else [(source, resolution.fields) for source in resolution.sources]
 
 
 def _kinds_within(value: object, fields: tuple[str, ...]) -> Kinds:

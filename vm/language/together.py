@@ -30,9 +30,9 @@ class Together:
         if step.id not in self._known:
             if step.branches:
                 fork = next(one for one in self._layout.forks.values() if self._layout.steps[one.owner] is step)
-                given = {self._layout.steps[number].id: self._gives(number) for number in fork.branches}
-                parts = {name: TypeSpec() for name, how in given.items() if how != "never"}
-                always = [name for name, how in given.items() if how == "always"]
+                presence = {self._layout.steps[number].id: self._gives(number) for number in fork.branches}
+                parts = {name: TypeSpec() for name, how in presence.items() if how != "never"}
+                always = [name for name, how in presence.items() if how == "always"]
             else:
                 parts = {part.id: output(part) or TypeSpec() for part in step.parallel_steps}
                 always = [part.id for part in step.parallel_steps if part.on_error != "skip"]

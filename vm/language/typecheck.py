@@ -114,21 +114,21 @@ class _Checker:
                     self.require(part, self.check(part, _NOTHING_KNOWN), kinds, f"`{tree.function}`")
                 continue
             found = self.item_kinds(array)
-            shown = self.shown(array)
-            help = f"declare the items of `{shown}` as {{type: string}}"
+            text = self.shown(array)
+            help = f"declare the items of `{text}` as {{type: string}}"
             if found is None:
-                self.report("SW203", f"nothing says of what type the items of `{shown}` are", help, tree)
+                self.report("SW203", f"nothing says of what type the items of `{text}` are", help, tree)
             elif not found <= kinds:
                 verb = "may be" if found & kinds else "are"
-                message = f"`{tree.function}` needs items that are {either(kinds)}, but those of `{shown}` {verb} "
+                message = f"`{tree.function}` needs items that are {either(kinds)}, but those of `{text}` {verb} "
                 self.report("SW203", message + either(found - kinds), help, tree)
 
     def item_kinds(self, array: Expression) -> Kinds | None:
         """Return the kinds of the items of an array; none where it has none, None where nothing says what they are."""
         if isinstance(array, Constant) and isinstance(array.value, tuple):
             return frozenset().union(*map(kind_of, array.value))
-        meant = self.meaning.names.meaning(array.names) if isinstance(array, Reference) else None
-        view = None if meant is None else self.meaning.typing.view(meant, ITEMS)
+        resolution = self.meaning.names.meaning(array.names) if isinstance(array, Reference) else None
+        view = None if resolution is None else self.meaning.typing.view(resolution, ITEMS)
         if view is None or view.never:
             return frozenset()
         return view.kinds if view.is_known else None
@@ -166,28 +166,28 @@ class _Checker:
 
     def report_kinds(self, tree: Expression, operand: _Operand, kinds: Kinds, whose: str) -> None:
         found = operand.kinds - kinds
-        shown, verb = self.shown(tree), "is" if not operand.kinds & kinds else "may be"
-        message = f"{whose} needs {either(kinds)}, but `{shown}` {verb} {either(found)}"
-        self.report("SW203", message, self.kind_help(tree, shown, kinds, found, whose), tree)
+        text, verb = self.shown(tree), "is" if not operand.kinds & kinds else "may be"
+        message = f"{whose} needs {either(kinds)}, but `{text}` {verb} {either(found)}"
+        self.report("SW203", message, self.kind_help(tree, text, kinds, found, whose), tree)
 
-    def kind_help(self, tree: Expression, shown: str, kinds: Kinds, found: Kinds, whose: str) -> str:
+    def kind_help(self, tree: Expression, text: str, kinds: Kinds, found: Kinds, whose: str) -> str:
         if found == _NULL:
-            return f"test `{shown} != null and …` first, or declare a type without null"
+            return f"test `{text} != null and …` first, or declare a type without null"
         if kinds == BOOLEAN:
             if "string" in found:
-                return f"compare it: `{shown} == 'yes'`"
-            return f"compare it: `{shown} == …`" if whose == "a condition" else f"compare `{shown}` with a value"
+                return f"compare it: `{text} == 'yes'`"
+            return f"compare it: `{text} == …`" if whose == "a condition" else f"compare `{text}` with a value"
         if isinstance(tree, Constant) and isinstance(tree.value, str) and kinds == NUMBER and _is_number(tree.value):
             return f"write {tree.value} without quotes"
-        declared = self.declaration(tree, kinds) or f"`{shown}` as {either(kinds)} where it comes from"
+        declared = self.declaration(tree, kinds) or f"`{text}` as {either(kinds)} where it comes from"
         return f"declare {declared}, or {'assign it as a whole' if whose == _PATH else 'compare it with another value'}"
 
     def declaration(self, tree: Expression, kinds: Kinds) -> str:
         """Return in words how to declare a type at the source of a reference; empty unless there is one such source."""
-        meant = self.meaning.names.meaning(tree.names) if isinstance(tree, Reference) else None
-        if meant is None or len(meant.sources) != 1 or meant.fields or len(kinds) != 1:
+        resolution = self.meaning.names.meaning(tree.names) if isinstance(tree, Reference) else None
+        if resolution is None or len(resolution.sources) != 1 or resolution.fields or len(kinds) != 1:
             return ""
-        source, word = meant.sources[0], next(iter(kinds))
+        source, word = resolution.sources[0], next(iter(kinds))
         if source.kind == "input":
             return f"the input as `{source.name}: {{type: {word}}}`"
         if source.kind != "output" or source.step is None:
@@ -223,8 +223,8 @@ class _Checker:
         texts = first.kinds | second.kinds
         help = "join values of one kind"
         if len(first.kinds) > 1 or len(second.kinds) > 1:
-            shown = self.shown(one if len(first.kinds) > 1 else two)
-            help = f"declare `{shown}` with one type where it comes from"
+            text = self.shown(one if len(first.kinds) > 1 else two)
+            help = f"declare `{text}` with one type where it comes from"
         elif texts == STRING | NUMBER:
             help = "write the number beside the text in the prompt or argument that needs it, or declare both as texts"
         elif "array" in texts:
@@ -288,9 +288,9 @@ class _Checker:
             return
         for side, operand in ((tree.left, left), (tree.right, right)):
             if operand.kinds & {"array", "object"}:
-                shown = self.shown(side)
+                text = self.shown(side)
                 found = either(operand.kinds & {"array", "object"})
-                message = f"`{tree.operator}` compares single values, but `{shown}` may be {found}"
+                message = f"`{tree.operator}` compares single values, but `{text}` may be {found}"
                 self.report("SW203", message, "compare one field of it, or use `in`, `contains` or `len`", side)
                 return
         if _are_unlike(left.kinds, right.kinds):
@@ -312,9 +312,9 @@ class _Checker:
     def null_equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         other, side = (right, tree.right) if left.kinds == _NULL else (left, tree.left)
         if "null" not in other.kinds:
-            shown = self.shown(side)
-            help = f"write `defined({shown})` to test whether it has a value, or allow null in its type"
-            self.report("SW203", f"`{shown}` is {either(other.kinds)} and never null", help, tree)
+            text = self.shown(side)
+            help = f"write `defined({text})` to test whether it has a value, or allow null in its type"
+            self.report("SW203", f"`{text}` is {either(other.kinds)} and never null", help, tree)
 
     def unlike(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         a, b = self.shown(tree.left), self.shown(tree.right)
@@ -392,12 +392,12 @@ class _Checker:
 
         same_letters = [text for text in texts if text.casefold() == value.casefold()]
         near = same_letters[0] if len(same_letters) == 1 else only_near(value, texts)
-        shown = self.shown(side)
-        quoted = [mark + value + mark for mark in "'\"" if shown.count(mark + value + mark) == 1]
+        shown_side = self.shown(side)
+        quoted = [mark + value + mark for mark in "'\"" if shown_side.count(mark + value + mark) == 1]
         if near is None or len(quoted) != 1 or any(sign in near for sign in "'\"\\"):
             return ""
         mark = quoted[0][0]
-        return self.with_replaced(side, shown.replace(quoted[0], mark + near + mark))
+        return self.with_replaced(side, shown_side.replace(quoted[0], mark + near + mark))
 
     def membership(self, tree: Compare, left: _Operand, right: _Operand) -> None:
         whose = f"`{tree.operator}`"
@@ -436,10 +436,10 @@ class _Checker:
             self.require(tree.right, right, STRING, whose)
 
     def array_items(self, tree: Compare, array: Reference, item: Expression, operand: _Operand) -> None:
-        meant = self.meaning.names.meaning(array.names)
-        if meant is None:
+        resolution = self.meaning.names.meaning(array.names)
+        if resolution is None:
             return
-        view = self.meaning.typing.view(meant, ITEMS)
+        view = self.meaning.typing.view(resolution, ITEMS)
         if not view.is_known and not view.never and isinstance(item, Reference) and self.is_untyped(item):
             self.untyped(tree, item)
         elif not view.is_known and not view.never:

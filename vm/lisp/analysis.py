@@ -177,11 +177,11 @@ class Analyst:
 
     def function(self, name: str, arms: list[tuple[Brackets, tuple[Form, ...]]], span: Span) -> Fn:
         """Return a function of several arms, each with its parameters and its body."""
-        made = tuple(self._arm(name, params, body) for params, body in arms)
-        counts = [len(arm.params) for arm in made if arm.rest is None]
+        arms_made = tuple(self._arm(name, params, body) for params, body in arms)
+        counts = [len(arm.params) for arm in arms_made if arm.rest is None]
         if len(set(counts)) != len(counts):
             raise Fault("invalid_form", "two arms take the same number of arguments", "leave one out", span)
-        return Fn(name, made, span)
+        return Fn(name, arms_made, span)
 
     def _arm(self, name: str, params: Brackets, body: tuple[Form, ...]) -> Arm:
         unit = self.unit = Unit(self.unit)

@@ -98,11 +98,11 @@ def _bind_map(analyst: Analysing, pattern: Braces, slot: int) -> list[Node]:
             for item in right.items:
                 name = _key_name(item)
                 key = Keyword(name) if word == "keys" else name
-                nodes += _taken(analyst, Symbol(name.rpartition("/")[2], item.span), source, key, defaults)
+                nodes += _key_part(analyst, Symbol(name.rpartition("/")[2], item.span), source, key, defaults)
         elif word:
             raise Fault("invalid_form", f"`:{word}` is no part of a pattern", _NAMES, left.span)
         elif isinstance(right, Literal):
-            nodes += _taken(analyst, left, source, right.value, defaults)
+            nodes += _key_part(analyst, left, source, right.value, defaults)
         else:
             raise Fault("invalid_form", "the key of a pattern is a keyword, a text or a number", _NAMES, right.span)
     return nodes
@@ -126,7 +126,7 @@ def _defaults(pairs: list[tuple[Form, Form]]) -> dict[str, Form]:
     return {}
 
 
-def _taken(analyst: Analysing, pattern: Form, source: int, key: object, defaults: dict[str, Form]) -> list[Node]:
+def _key_part(analyst: Analysing, pattern: Form, source: int, key: object, defaults: dict[str, Form]) -> list[Node]:
     value: Leaf = KeyOf(source, key)
     default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
     if default is None:

@@ -40,14 +40,14 @@ def to_data(ctx: Context, value: Any) -> Any:
         ctx.meter.expect(8 * len(value), "the result of the program")
         return tuple(to_data(ctx, item) for item in value)
     if isinstance(value, Map):
-        made: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for key, item in value.items():
             name = _key(ctx, key)
-            if name in made:
+            if name in entries:
                 hint = "leave one out, or write both as keywords or as texts"
                 raise Fault("type_error", f"two keys of a map are `{name}` as data", hint)
-            made[name] = to_data(ctx, item)
-        return FrozenMap(made)
+            entries[name] = to_data(ctx, item)
+        return FrozenMap(entries)
     raise Fault("type_error", f"{kind(value)} is no data", "call it, or leave it out of the result")
 
 

@@ -45,18 +45,18 @@ class Native(Function):
 
     def begin(self, ctx: Any, args: list[Any]) -> Any:
         """Call the function; raises a Fault for another number of arguments than it takes."""
-        given = len(args)
-        if given < self.least or (self.most is not None and given > self.most):
-            raise self._arity(given)
+        count = len(args)
+        if count < self.least or (self.most is not None and count > self.most):
+            raise self._arity(count)
         return self.run(ctx, *args)
 
-    def _arity(self, given: int) -> Fault:
+    def _arity(self, count: int) -> Fault:
         if self.most is None:
-            wanted = f"at least {self.least}"
+            expected = f"at least {self.least}"
         elif self.least == self.most:
-            wanted = f"{self.least}"
+            expected = f"{self.least}"
         else:
-            wanted = f"{self.least} to {self.most}"
-        plural = "" if wanted.endswith(" 1") or wanted == "1" else "s"
+            expected = f"{self.least} to {self.most}"
+        plural = "" if expected.endswith(" 1") or expected == "1" else "s"
         hint = f"write `{self.usage}`" if self.usage else ""
-        return Fault("arity_error", f"`{self.name}` takes {wanted} argument{plural}, not {given}", hint, given=given)
+        return Fault("arity_error", f"`{self.name}` takes {expected} argument{plural}, not {count}", hint, given=count)

@@ -47,9 +47,9 @@ class Closure(Function):
         for number, arm in enumerate(self.fn.arms):
             if len(arm.params) == count or (arm.rest is not None and count >= len(arm.params)):
                 return number
-        wanted = " or ".join(f"{len(arm.params)}{' or more' if arm.rest is not None else ''}" for arm in self.fn.arms)
+        expected = " or ".join(f"{len(arm.params)}{' or more' if arm.rest is not None else ''}" for arm in self.fn.arms)
         name = f"`{self.fn.name}`" if self.fn.name else "the function"
-        raise Fault("arity_error", f"{name} takes {wanted} arguments, not {count}", "", wanted=wanted, given=count)
+        raise Fault("arity_error", f"{name} takes {expected} arguments, not {count}", "", wanted=expected, given=count)
 
     def begin(self, ctx: Context, args: list[Any]) -> Steps:
         """Evaluate the body with arguments."""

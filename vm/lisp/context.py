@@ -133,11 +133,11 @@ class Context:
             outcome = yield outcome
         return outcome
 
-    def _between(self, what: str, given: int, least: int, most: int) -> None:
-        if not least <= given <= most:
-            wanted = f"{least}" if least == most else f"{least} or {most}"
+    def _between(self, what: str, count: int, least: int, most: int) -> None:
+        if not least <= count <= most:
+            expected = f"{least}" if least == most else f"{least} or {most}"
             raise Fault(
-                "arity_error", f"{what} takes {wanted} argument{'s' if most > 1 else ''}, not {given}", given=given
+                "arity_error", f"{what} takes {expected} argument{'s' if most > 1 else ''}, not {count}", given=count
             )
 
     # -- reading values ------------------------------------------------------------------------------------------------
@@ -213,10 +213,10 @@ class Context:
 
     def map(self, pairs: Iterable[tuple[Any, Any]]) -> Map:
         """Return a new map; a later pair replaces an earlier one."""
-        made = Map(self.meter)
+        result = Map(self.meter)
         for key, value in pairs:
-            made.put(key, value)
-        return made
+            result.put(key, value)
+        return result
 
     def set(self, members: Iterable[Any]) -> Set:
         """Return a new set."""

@@ -84,18 +84,18 @@ class Meter:
             if self.live > self.limits.memory:
                 raise self.full(value.in_words())
 
-    def expect(self, size: int, grown: str) -> None:
-        """Make sure that there is room for bytes before they are made; `grown` says in words what needs them."""
+    def expect(self, size: int, cause: str) -> None:
+        """Make sure that there is room for bytes before they are made; `cause` says in words what needs them."""
         if self.live + size > self.limits.memory:
-            raise self.full(grown)
+            raise self.full(cause)
 
-    def full(self, grown: str) -> Fault:
-        """Return the fault of too many bytes; `grown` says in words which value grew."""
+    def full(self, cause: str) -> Fault:
+        """Return the fault of too many bytes; `cause` says in words which value grew."""
         most = self.limits.memory
         return Fault(
             "memory_exceeded",
-            f"the data of the program has more than {most} bytes; what grew is {grown}",
+            f"the data of the program has more than {most} bytes; what grew is {cause}",
             FEWER,
             limit=most,
-            grown=grown,
+            grown=cause,
         )

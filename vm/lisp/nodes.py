@@ -223,13 +223,13 @@ class MapOf(Branching):
     span: Span
 
     def steps(self, ctx: Context, frame: Frame) -> Steps:
-        made = Map(ctx.meter)
+        result = Map(ctx.meter)
         for key_node, node in zip(self.items[::2], self.items[1::2], strict=True):
             key = key_node.get(ctx, frame) if key_node.leaf else (yield key_node.steps(ctx, frame))
-            if wrapped(key) in made.entries:
+            if wrapped(key) in result.entries:
                 raise Fault("invalid_form", f"the map has the key `{ctx.shown(key)}` twice", "leave one out", self.span)
-            made.put(key, node.get(ctx, frame) if node.leaf else (yield node.steps(ctx, frame)))
-        return made
+            result.put(key, node.get(ctx, frame) if node.leaf else (yield node.steps(ctx, frame)))
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +240,13 @@ class SetOf(Branching):
     span: Span
 
     def steps(self, ctx: Context, frame: Frame) -> Steps:
-        made = Set(ctx.meter)
+        result = Set(ctx.meter)
         for node in self.items:
             value = node.get(ctx, frame) if node.leaf else (yield node.steps(ctx, frame))
-            if value in made:
+            if value in result:
                 raise Fault("invalid_form", f"the set has `{ctx.shown(value)}` twice", "leave one out", self.span)
-            made.put(value)
-        return made
+            result.put(value)
+        return result
 
 
 # -- control -----------------------------------------------------------------------------------------------------------

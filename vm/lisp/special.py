@@ -153,9 +153,9 @@ def _conditional(shape: str, *, on_nil: bool, has_else: bool) -> Special:
         test: Node = Keep(slot, analyst.node(value))
         otherwise = analyst.node(body[1], tail=tail) if has_else and len(body) == 2 else NOTHING
         with analyst.unit.scope():
-            taken = bind(analyst, pattern, slot)
+            bound = bind(analyst, pattern, slot)
             then = analyst.node(body[0], tail=tail) if has_else else analyst.body(body, tail=tail)
-            then = Do((*taken, then)) if taken else then
+            then = Do((*bound, then)) if bound else then
         return If(IsNil(test), otherwise, then) if on_nil else If(test, then, otherwise)
 
     return special
@@ -169,10 +169,10 @@ def _when_first(analyst: Analyst, form: Parens, tail: bool) -> Node:
     (pattern, value), items, first = pairs[0], analyst.unit.slot(), analyst.unit.slot()
     test = Keep(items, analyst.call("seq", analyst.node(value), span=form.span))
     with analyst.unit.scope():
-        taken = bind(analyst, pattern, first)
+        bound = bind(analyst, pattern, first)
         body = analyst.body(form.items[2:], tail=tail)
     take = Keep(first, analyst.call("first", Local(items), span=form.span))
-    return If(test, Do((take, *taken, body)), NOTHING)
+    return If(test, Do((take, *bound, body)), NOTHING)
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -270,10 +270,10 @@ def _recur(analyst: Analyst, form: Parens, tail: bool) -> Node:
     if not tail or not analyst.unit.targets:
         hint = "let it be the last thing that the loop or function does; else call the function by its name"
         raise Fault("invalid_form", "`recur` is not at the end of a loop or function", hint, form.span)
-    wanted = analyst.unit.targets[-1]
-    if len(args) != wanted:
-        hint = f"give it {wanted} value{'' if wanted == 1 else 's'}, one for each name"
-        raise Fault("arity_error", f"`recur` takes {wanted} values here, not {len(args)}", hint, form.span)
+    count = analyst.unit.targets[-1]
+    if len(args) != count:
+        hint = f"give it {count} value{'' if count == 1 else 's'}, one for each name"
+        raise Fault("arity_error", f"`recur` takes {count} values here, not {len(args)}", hint, form.span)
     return Recur(tuple(map(analyst.node, args)))
 
 

@@ -93,8 +93,8 @@ def _governed(plan: Plan, state: State, event: Event) -> State:
     if number >= len(plan.terms):
         raise MisfitError("the run came under policies that are not known")
     terms = plan.terms[number]
-    said = tuple(event.body["policies"]), frozenset(event.body["waived"])
-    if said != (tuple(map(policy_digest, terms.policies)), terms.waived):
+    recorded = tuple(event.body["policies"]), frozenset(event.body["waived"])
+    if recorded != (tuple(map(policy_digest, terms.policies)), terms.waived):
         raise MisfitError("the run came under other policies")
     return state._replace(governed=number, trace=traced(state.trace, event))
 
@@ -159,7 +159,7 @@ def _assigned(plan: Plan, state: State, event: Event) -> State:
 
 def _performed(plan: Plan, state: State, step: StepPlan) -> State:
     """Return the state after a step has started, as far as rules ask about it."""
-    if step.part not in plan.watch.asked:
+    if step.part not in plan.watch.guarded:
         return state
     return state._replace(monitors=plan.watch.performed(state.monitors, step.part))
 
@@ -197,8 +197,8 @@ def _begin(plan: Plan, state: State, event: Event) -> tuple[State, StepPlan, int
     if calls is None:
         monitors = plan.watch.performed(state.monitors, step.part) if step.is_parallel else state.monitors
         calls = (FRESH,) * len(step.calls)
-        begun = {"steps": state.steps + step.cost, "calls": calls, "round": 1, "monitors": monitors}
-        state = count_visit(state, step, begun)
+        changes = {"steps": state.steps + step.cost, "calls": calls, "round": 1, "monitors": monitors}
+        state = count_visit(state, step, changes)
     if body["visit"] != visits_of(state, step):
         raise MisfitError(f"`{event.kind}` of visit {body['visit']} of `{body['step']}`")
     return state, step, sub, calls[sub]
@@ -217,7 +217,7 @@ def _count_attempt(
         state = state._replace(steps=state.steps + 1)
     if performance > call_state.performance:
         part = (step.position, sub if step.is_parallel else None)
-        if part in plan.watch.asked:
+        if part in plan.watch.guarded:
             state = state._replace(monitors=plan.watch.performed(state.monitors, part))
     return state, {"attempt": attempt, "performance": performance, "repeats": False}
 

@@ -54,11 +54,11 @@ class _Raised(Exception):  # noqa: N818 - carries what a tool raised past handle
     pass
 
 
-async def _await_answer(asked: Awaitable[Any]) -> Any:
+async def _await_answer(answer: Awaitable[Any]) -> Any:
     """Await an answer. A time-out, exit or cancellation that the tool itself raises becomes _Raised."""
     finish = begin()
     try:
-        return await asked
+        return await answer
     except (TimeoutError, SystemExit) as error:
         raise _Raised(error_text(error)) from error
     except asyncio.CancelledError:
@@ -87,9 +87,9 @@ def name_of(error: BaseException, declared: Collection[str]) -> str:
     """Return the name of what a tool raised: that of a ToolError, or of the nearest class, if it is declared."""
     if isinstance(error, _Raised) and error.__cause__ is not None:
         error = error.__cause__
-    said = error.name if issubclass(type(error), ToolError) else None  # type: ignore[attr-defined]
-    if type(said) is str and said in declared:
-        return said
+    error_name = error.name if issubclass(type(error), ToolError) else None  # type: ignore[attr-defined]
+    if type(error_name) is str and error_name in declared:
+        return error_name
     names = map(_CLASS_NAME, type(error).__mro__)
     return next((name for name in names if name in declared), UNEXPECTED)
 
@@ -141,10 +141,12 @@ def _budget(most: int) -> ByteBudget:
 def _request(plan: CallPlan, call: Call, frame: FrameName) -> ModelRequest:
     texts = (call.prompt, call.system, plan.allowed, _schema(plan))
     request = ModelRequest(*texts, call.step, call.visit, call.attempt, frame=frame)
-    asked = plan.call
-    if not isinstance(asked, LlmCall):
+    model_call = plan.call
+    if not isinstance(model_call, LlmCall):
         return request
-    return request._replace(model=asked.model, temperature=asked.temperature, max_output_tokens=asked.max_output_tokens)
+    return request._replace(
+        model=model_call.model, temperature=model_call.temperature, max_output_tokens=model_call.max_output_tokens
+    )
 
 
 async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int, frame: FrameName = ()) -> Result:

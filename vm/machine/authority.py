@@ -10,7 +10,7 @@ from stepward.vm.journal.canonical import opened
 from stepward.vm.language.policy import Policy, plain
 from stepward.vm.machine.apply import apply
 from stepward.vm.machine.calls import Visit, forbidden, prepare
-from stepward.vm.machine.events import Call, Event, event
+from stepward.vm.machine.events import Call, Event, make_event
 from stepward.vm.machine.forks import seen_at
 from stepward.vm.machine.history import History, fold
 from stepward.vm.machine.monitors import Part
@@ -90,24 +90,24 @@ def governed(found: History, terms: Terms) -> tuple[History, Event]:
             f"{broken.why}"
         )
     body = {"policies": tuple(map(policy_digest, terms.policies)), "waived": tuple(sorted(terms.waived))}
-    return found._replace(plan=plan, state=fold(plan, found.events)), event("governed", body)
+    return found._replace(plan=plan, state=fold(plan, found.events)), make_event("governed", body)
 
 
 def breach(plan: Plan, events: Sequence[Event]) -> Breach | None:
     """Return the first start or delivery among events that a rule of the plan forbids, or None."""
     state = before(plan)
-    for number, happened in enumerate(events):
-        found = _objection(plan, state, happened) if number else None
+    for number, event in enumerate(events):
+        found = _objection(plan, state, event) if number else None
         if found is not None:
             return Breach(number, *found)
-        state = apply(plan, state, happened)
+        state = apply(plan, state, event)
     return None
 
 
-def _objection(plan: Plan, state: State, happened: Event) -> tuple[str, str] | None:
-    state = seen_at(plan, state, happened)
+def _objection(plan: Plan, state: State, event: Event) -> tuple[str, str] | None:
+    state = seen_at(plan, state, event)
     memories = state.monitors
-    for start in _starts(plan, state, happened):
+    for start in _starts(plan, state, event):
         step, sub = plan.steps[state.at], start.part[1]
         slots = state.slots if sub is None else slots_before(state, step, sub)
         reader = Reader(plan, slots, UNDEFINED if start.args is None else start.args)
@@ -118,10 +118,10 @@ def _objection(plan: Plan, state: State, happened: Event) -> tuple[str, str] | N
         if found is not None:
             return found
         memories = plan.watch.performed(memories, start.part)
-    if happened.kind == "resumed" or (happened.kind == "reconciled" and happened.note.get("verdict") == "done"):
-        call = _call(plan.steps[state.at], happened)
+    if event.kind == "resumed" or (event.kind == "reconciled" and event.note.get("verdict") == "done"):
+        call = _call(plan.steps[state.at], event)
         if call is not None:
-            return two_people(plan, state, call, str(happened.note.get("by", "")))
+            return two_people(plan, state, call, str(event.note.get("by", "")))
     return None
 
 
@@ -164,39 +164,39 @@ def _asks(policy: Policy, tool: str) -> str:
     return f"policy `{policy.policy}` asks that another settles a call of `{tool}` than who started the run"
 
 
-def _starts(plan: Plan, state: State, happened: Event) -> Iterator[Start]:
+def _starts(plan: Plan, state: State, event: Event) -> Iterator[Start]:
     """Yield what starts with an event: the starts that `decide` checks."""
     step = plan.steps[state.at]
     if not step.calls:
         is_each = step.position in plan.bodies
         is_begun = (
-            happened.kind in ("branched", "assigned", "closed", "waiting")
-            or (happened.kind == "opened" and (is_each or step.is_fork))
-            or (happened.kind == "blocked" and not (step.is_computed or is_each))
-            or (happened.kind == "ended" and "step" in happened.body)
+            event.kind in ("branched", "assigned", "closed", "waiting")
+            or (event.kind == "opened" and (is_each or step.is_fork))
+            or (event.kind == "blocked" and not (step.is_computed or is_each))
+            or (event.kind == "ended" and "step" in event.body)
         )
         if is_begun:
             yield Start((step.position, None), None, None)
         return
-    call = _call(step, happened)
+    call = _call(step, event)
     if call is None:
         return
     if step.is_parallel and state.calls is None:
         yield Start((step.position, None), None, None)
     call_state = FRESH if state.calls is None else state.calls[call.sub]
-    if happened.kind in ("intent", "attempt") and happened.note["performance"] > call_state.performance:
+    if event.kind in ("intent", "attempt") and event.note["performance"] > call_state.performance:
         part = (step.position, call.sub if step.is_parallel else None)
-        yield Start(part, call, _arguments(plan, state, call, happened))
+        yield Start(part, call, _arguments(plan, state, call, event))
 
 
-def _call(step: StepPlan, happened: Event) -> CallPlan | None:
-    return next((call for call in step.calls if call.id == happened.body.get("step")), None)
+def _call(step: StepPlan, event: Event) -> CallPlan | None:
+    return next((call for call in step.calls if call.id == event.body.get("step")), None)
 
 
-def _arguments(plan: Plan, state: State, call: CallPlan, happened: Event) -> Any:
+def _arguments(plan: Plan, state: State, call: CallPlan, event: Event) -> Any:
     """Return the arguments of a call from its record, or else computed from the program."""
-    if "args" in happened.body and not call.is_model:
-        return opened(happened.body["args"])
+    if "args" in event.body and not call.is_model:
+        return opened(event.body["args"])
     step = plan.steps[state.at]
     call_state = FRESH if state.calls is None else state.calls[call.sub]
     visit = visits_of(state, step) + (state.calls is None)

@@ -71,7 +71,7 @@ def require_bound(
     It may make a call that a run before has made under the same id, with the same arguments. A step that calls nothing
     has to be there, unless `accept` has the code of a rule without effect, or it is an end that the program lacks.
     """
-    own, kept = parts_of(program), {name for name, read in reads.items() if name == read}
+    own, handed_on = parts_of(program), {name for name, read in reads.items() if name == read}
     known = [parts_of(history.plan.program) for history in chain]
     for rule, run, step in named_steps(chain):
         about = f"guardrail `{rule.name}` of run `{run}` is about `{step.id}`"
@@ -81,7 +81,7 @@ def require_bound(
                 raise RunRefused(what, f"give the step that takes its place the id `{step.id}`, or add one", LOST)
             continue
         for part in _doing_the_same(own.values(), step):
-            if not any(_was_made(part, one.get(part.id), kept) for one in known):
+            if not any(_was_made(part, one.get(part.id), handed_on) for one in known):
                 raise RunRefused(f"{about}, and `{part.id}` {_deed(step)}, too", _bound_help(own, step, part))
 
 
@@ -183,12 +183,12 @@ def _deed(step: AnyPart) -> str:
     return f"calls `{step.tool}`" if isinstance(step, ToolCall) else "asks a model the same"
 
 
-def _was_made(part: AnyPart, before: AnyPart | None, kept: Collection[str] | None) -> bool:
-    """Return whether a call is one that was there before; with `kept`, it may read only these variables."""
+def _was_made(part: AnyPart, before: AnyPart | None, readable: Collection[str] | None) -> bool:
+    """Return whether a call is one that was there before; with `readable`, it may read only these variables."""
     if before is None or getattr(part, "tool", None) != getattr(before, "tool", None):
         return False
-    asked, known = (tuple(template.value for template in one.templates) for one in (part, before))
-    return asked == known and (kept is None or _read_by(asked) <= set(kept))
+    templates, known = (tuple(template.value for template in one.templates) for one in (part, before))
+    return templates == known and (readable is None or _read_by(templates) <= set(readable))
 
 
 def _read_by(values: object) -> set[str]:

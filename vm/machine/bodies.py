@@ -26,7 +26,7 @@ from stepward.vm.machine.calls import (
     place_of,
 )
 from stepward.vm.machine.data import completed, computed, filled
-from stepward.vm.machine.events import Event, event, unsealed
+from stepward.vm.machine.events import Event, make_event, unsealed
 from stepward.vm.machine.plan import NOWHERE, BodyPlan, Plan, StepPlan
 from stepward.vm.machine.sizes import may_be_oversize, oversize
 from stepward.vm.machine.slots import UNDEFINED, empty, get, put
@@ -47,25 +47,25 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     except (EvaluationError, ErasedError) as error:
         return _unstarted(plan, state, step, visit, str(error), name_of(error))
     if isinstance(step.step, InvokeStep):
-        taken, wrong = completed(carry, step.step.declared)
+        carried, wrong = completed(carry, step.step.declared)
         if wrong is not None:
             return _unstarted(plan, state, step, visit, wrong, BAD_ARGUMENTS)
-        carry = {body.inside[name]: value for name, value in taken.items()}
+        carry = {body.inside[name]: value for name, value in carried.items()}
     if items is None:
         return _unstarted(plan, state, step, visit, "`items` is no list", BAD_VALUE)
     if len(items) > body.most:
         why = f"there are {len(items)} items, and {body.most} are the limit"
         return _unstarted(plan, state, step, visit, why, TOO_MANY_ITEMS)
-    said = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
-    happened = unsealed("opened", said) if plan.has_sensitive else event("opened", said)
-    too_large = oversize(plan, state, step, carry) if may_be_oversize(state, happened) else None
+    fields = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
+    event = unsealed("opened", fields) if plan.has_sensitive else make_event("opened", fields)
+    too_large = oversize(plan, state, step, carry) if may_be_oversize(state, event) else None
     if too_large is not None:
         return _unstarted(plan, state, step, visit, too_large, BAD_VALUE)
-    if step.part in plan.watch.asked:
+    if step.part in plan.watch.guarded:
         blocked = plan.watch.objection(state.monitors, step.part, Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
             return guardrail_rejection(plan, state, visit, (step.id, *blocked))
-    return happened
+    return event
 
 
 def _items(value: Any) -> tuple[Any, ...] | None:
@@ -79,8 +79,8 @@ def _items(value: Any) -> tuple[Any, ...] | None:
 def _unstarted(plan: Plan, state: State, step: StepPlan, visit: int, why: str, name: str) -> Event:
     """Return the event of a for_each step that fails before its first item; `name` is that of the error."""
     kind = kind_of_failure(step)
-    said = {"error": f"`{step.id}` can't start: {why}", "kind": kind, **place_of(state, step.id, visit)}
-    return event("blocked", said | named(plan, name) | after(plan, step, kind, name))
+    fields = {"error": f"`{step.id}` can't start: {why}", "kind": kind, **place_of(state, step.id, visit)}
+    return make_event("blocked", fields | named(plan, name) | after(plan, step, kind, name))
 
 
 def kind_of_failure(step: StepPlan) -> str:
@@ -95,42 +95,42 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
     if each.failed is None and each.item < len(each.items):
         name = (*state.frame, (step.id, each.visit, each.round, each.item))
         return item_started(step, each.visit, name)
-    said, failed = place_of(state, step.id, each.visit), each.failed
+    fields, failed = place_of(state, step.id, each.visit), each.failed
     if failed is None:
         too_large = oversize(plan, state, step, output_of(body, each), state.limits.state_bytes)
         if too_large is not None:
             why = "" if state.is_once_sized else f"`{step.id}` can't end: {too_large}"
             return ended(plan, state, "FAILED", "error", why)
-        return event("joined", said | {"kind": "success", **plan.steps[body.next].left})
-    return failed_items(plan, state, step, said, each.round, failed)
+        return make_event("joined", fields | {"kind": "success", **plan.steps[body.next].left})
+    return failed_items(plan, state, step, fields, each.round, failed)
 
 
 def failed_items(
-    plan: Plan, state: State, step: StepPlan, said: dict[str, Any], attempt: int, failure: Failure
+    plan: Plan, state: State, step: StepPlan, fields: dict[str, Any], attempt: int, failure: Failure
 ) -> Event:
     """Return the event with which an attempt of a for_each step ends of which an item has failed.
 
-    `said` are the fields that name the step, `attempt` numbers the attempts, and `failure` is the error of the item.
+    `fields` are the fields that name the step, `attempt` numbers the attempts, and `failure` is the error of the item.
     """
     body = plan.bodies[step.position]
-    said = said | {"error": failure.error, **named(plan, failure.name)}
+    fields = fields | {"error": failure.error, **named(plan, failure.name)}
     if attempt < body.attempts:
         if out_of_steps(plan, state, 1):
             return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
-        return event("joined", said | {"kind": "again"})
+        return make_event("joined", fields | {"kind": "again"})
     kind = kind_of_failure(step)
-    return event("joined", said | {"kind": kind, **after(plan, plan.steps[body.failed], kind, failure.name)})
+    return make_event("joined", fields | {"kind": kind, **after(plan, plan.steps[body.failed], kind, failure.name)})
 
 
 # -- the states after --------------------------------------------------------------------------------------------------
 
 
-def begun(plan: Plan, state: State, step: StepPlan, happened: Event, trace: bytes) -> State:
+def each_started(plan: Plan, state: State, step: StepPlan, event: Event, trace: bytes) -> State:
     """Return the state in which a for_each step has started, before its first item."""
-    body, said, slots = plan.bodies[step.position], happened.body, state.slots
+    body, fields, slots = plan.bodies[step.position], event.body, state.slots
     before = tuple([(slot, get(slots, slot)) for slot in body.carried.values()])
-    first = tuple([(slot, said["carry"][name]) for name, slot in body.carried.items()])
-    items = said["items"]
+    first = tuple([(slot, fields["carry"][name]) for name, slot in body.carried.items()])
+    items = fields["items"]
     visits, size = get(slots, step.visits)
     each, fork, at = None, None, state.at
     if body.is_beside:
@@ -193,11 +193,11 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
         failed = failure if body.stops else None
         errors = put(each.errors, [(item, failure)])
         each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
-    kept = each.before if body.is_once else each.carried  # the inputs of a called program are gone with it
+    rest = each.before if body.is_once else each.carried  # the inputs of a called program are gone with it
     return state._replace(
         at=body.next,
         calls=None,
-        slots=put(state.slots, [*body.blank, *kept]),
+        slots=put(state.slots, [*body.blank, *rest]),
         size=state.size - _size_in(state, body),
         each=each,
         frames=state.frames[:-1],

@@ -9,7 +9,7 @@ from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.steps.catching import DEPENDENCY
 from stepward.vm.machine.bodies import failed_items, kind_of_failure, listed, memories_of, trace_of_branches
 from stepward.vm.machine.calls import after, ended, item_started, named, place_of
-from stepward.vm.machine.events import Event, event
+from stepward.vm.machine.events import Event, make_event
 from stepward.vm.machine.forks import MisfitError, branch_of, may_start
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.leaving import enter, failure_changes, leave, noticed, step_of
@@ -26,7 +26,7 @@ from stepward.vm.values import FrozenMap
 
 def enter_branches(state: State, step: StepPlan, visit: int) -> Event:
     """Return the event with which a parallel step with branches starts."""
-    return event("opened", place_of(state, step.id, visit))
+    return make_event("opened", place_of(state, step.id, visit))
 
 
 def branch_started(plan: Plan, state: State, number: int) -> Event:
@@ -94,23 +94,23 @@ def join(plan: Plan, state: State) -> Event:
     """
     fork = _fork(state)
     step, last = plan.steps[fork.at], plan.steps[_join_of(plan, fork)]
-    said = place_of(state, step.id, fork.visit)
+    fields = place_of(state, step.id, fork.visit)
     if fork.has_stopped:
         # The first failure in the order of the list, whichever item failed first in time.
         failure = next(branch.failure for branch in fork.branches if branch.failure is not None)
-        return failed_items(plan, state, step, said, fork.round, failure)
+        return failed_items(plan, state, step, fields, fork.round, failure)
     failures = failures_of(plan, state) if fork.items is None else []  # items that fail are skipped
     too_large = oversize(plan, state, step, _output(plan, state), state.limits.state_bytes)
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failures:
-        return event("joined", said | {"kind": "success", **last.left})
+        return make_event("joined", fields | {"kind": "success", **last.left})
     own = [one for one in failures if one[1].name != DEPENDENCY] or failures
-    said |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
-    said |= named(plan, own[0][1].name)
+    fields |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
+    fields |= named(plan, own[0][1].name)
     kind = kind_of_failure(step)
-    name = str(said.get("error_name", ""))
-    return event("joined", said | {"kind": kind, **after(plan, last, kind, name)})
+    name = str(fields.get("error_name", ""))
+    return make_event("joined", fields | {"kind": kind, **after(plan, last, kind, name)})
 
 
 def _join_of(plan: Plan, fork: Fork) -> int:
@@ -158,32 +158,32 @@ def started_or_joined(plan: Plan, state: State, event: Event) -> State:
         return _joined_branches(plan, state, event)
     if kind != "item" or len(frame) != len(state.frames) + 1:
         raise MisfitError(f"`{kind}` of `{body['step']}` in a branch that does not run")
-    return _begun(plan, state, number, event)
+    return _branch_started(plan, state, number, event)
 
 
-def _begun(plan: Plan, state: State, number: int, event: Event) -> State:
+def _branch_started(plan: Plan, state: State, number: int, event: Event) -> State:
     """Apply the start of a branch, or of an item that runs beside others."""
     frame, fork = event.body["frame"], _fork(state)
     if number not in may_start(plan, fork):
         raise MisfitError("a branch starts that can't start now")
     position = owner_of(plan, fork, number)
     body = plan.bodies[position]
-    given, earlier, given_size = [*body.blank], [], 0
+    changes, earlier, size = [*body.blank], [], 0
     for one in sorted(plan.forks[fork.at].before[number]) if fork.items is None else ():
         branch = fork.branches[one]
-        given += output_changes(plan.steps[owner_of(plan, fork, one)], branch.output)
+        changes += output_changes(plan.steps[owner_of(plan, fork, one)], branch.output)
         earlier.append(branch.monitors)
-        given_size += _size(branch.output)
+        size += _size(branch.output)
     if fork.items is not None:
-        given += [(body.item, fork.items[number])]
-        given += [] if body.index == NOWHERE else [(body.index, number)]
+        changes += [(body.item, fork.items[number])]
+        changes += [] if body.index == NOWHERE else [(body.index, number)]
     memories = plan.watch.forked(state.monitors, earlier)
     own = state._replace(
         at=body.first,
-        slots=put(state.slots, given),
+        slots=put(state.slots, changes),
         calls=None,
         idle=0,
-        size=state.size + given_size,
+        size=state.size + size,
         frames=(*state.frames, Frame(Each(position, fork.visit, fork.round), state.idle, state.trace, frame)),
         trace=traced(NO_DIGEST, event),
         monitors=plan.watch.begun(memories, position),

@@ -78,8 +78,8 @@ class Breakers:
         `programs` are the names of the programs that make the call: that of the run, and those that it has called.
         """
         opened = self.seen[0]
-        wanted = [of_tool(tool)] * bool(tool) + [of_program(program) for program in programs]
-        return next((name for name in wanted if name in opened), None)
+        names = [of_tool(tool)] * bool(tool) + [of_program(program) for program in programs]
+        return next((name for name in names if name in opened), None)
 
     def forget(self) -> None:
         """Have the store asked before the next call, because a breaker was switched."""

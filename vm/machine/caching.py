@@ -42,8 +42,8 @@ class Replies:
 
         Only the first visit of a step uses the cache: in a loop, the same reply again would lead nowhere.
         """
-        asked = plan.call
-        if not isinstance(asked, LlmCall) or not asked.cache or call.visit > 1:
+        model_call = plan.call
+        if not isinstance(model_call, LlmCall) or not model_call.cache or call.visit > 1:
             return None
         if plan.returns is not None and is_sensitive(plan.returns):
             return None
@@ -52,10 +52,10 @@ class Replies:
         parameters = self._parameters()
         if parameters is None:
             return None
-        schema = None if asked.returns is None else freeze(asked.returns.to_data())
-        settings = {name: getattr(asked, name) for name in ("model", "temperature", "max_output_tokens")}
-        said = {name: value for name, value in settings.items() if value is not None}
-        return reply_key(parameters, call.prompt, call.system, plan.allowed, schema, freeze(said))
+        schema = None if model_call.returns is None else freeze(model_call.returns.to_data())
+        settings = {name: getattr(model_call, name) for name in ("model", "temperature", "max_output_tokens")}
+        model_settings = {name: value for name, value in settings.items() if value is not None}
+        return reply_key(parameters, call.prompt, call.system, plan.allowed, schema, freeze(model_settings))
 
     def _parameters(self) -> Any:
         """Return what the model says of itself, frozen, or None if it says nothing that can be read."""
@@ -77,19 +77,19 @@ class Replies:
             entry = await self._io(self._cache.get, key)
             if entry is None:
                 return None
-            kept = read_entry(key, entry)
+            cached = read_entry(key, entry)
         except Exception as error:  # a cache of the user's own may raise anything
             self._report(f"a reply was not taken from the cache, and the model asked: {error_text(error)}")
             return None
-        result = accepted_value(plan, kept.value, most)
+        result = accepted_value(plan, cached.value, most)
         if result.answer != "output":
             self._report(f"the cache has a reply to `{plan.id}` that the step does not accept: the model was asked")
             return None
-        return result._replace(spent=Spent(model=kept.model), is_cached=True)
+        return result._replace(spent=Spent(model=cached.model), is_cached=True)
 
-    async def keep(self, key: str, happened: Event, result: Result) -> None:
+    async def keep(self, key: str, event: Event, result: Result) -> None:
         """Keep the reply of a call that succeeded, unless it repeats a sensitive value."""
-        body = happened.body
+        body = event.body
         if body["kind"] != "success" or is_sealed(body["output"]):
             return
         try:

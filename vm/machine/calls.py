@@ -14,8 +14,8 @@ from stepward.vm.language.steps import Failing, LlmCall, ToolCall
 from stepward.vm.language.steps.catching import BAD_OUTPUT, BAD_VALUE, DEPENDENCY, UNDEFINED_NAME, Retry
 from stepward.vm.machine.data import completed, filled
 from stepward.vm.machine.effects import repeated
-from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, event, unsealed
-from stepward.vm.machine.forks import leaves, owed, within
+from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, make_event, unsealed
+from stepward.vm.machine.forks import leaves, unpaid_attempts, within
 from stepward.vm.machine.keys import FrameName, shown
 from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, successor_fields
@@ -45,13 +45,13 @@ def place_of(state: State, step: str, visit: int) -> dict[str, Any]:
 
 def item_started(step: StepPlan, visit: int, frame: FrameName) -> Event:
     """Return the event with which an item of a step starts, or a branch."""
-    return event("item", {"frame": frame, "step": step.id, "visit": visit})
+    return make_event("item", {"frame": frame, "step": step.id, "visit": visit})
 
 
 def assignment(plan: Plan, state: State, step: StepPlan, visit: int, values: Mapping[str, Any]) -> Event:
     """Return the event of what a step assigns."""
     body = {**place_of(state, step.id, visit), "values": values, **step.left}
-    return unsealed("assigned", body) if plan.has_sensitive else event("assigned", body)
+    return unsealed("assigned", body) if plan.has_sensitive else make_event("assigned", body)
 
 
 def out_of_steps(plan: Plan, state: State, cost: int) -> bool:
@@ -69,7 +69,7 @@ def is_unpaid(plan: Plan, state: State, frame: FrameName) -> bool:
     if not out_of_steps(plan, state, state.steps + plan.most_cost):  # what is tried again has cost a step before
         return False
     here = within(plan, state, frame)
-    return here.calls is None and out_of_steps(plan, here, plan.steps[here.at].cost + owed(state))
+    return here.calls is None and out_of_steps(plan, here, plan.steps[here.at].cost + unpaid_attempts(state))
 
 
 def used_up(plan: Plan, state: State) -> str | None:
@@ -79,14 +79,14 @@ def used_up(plan: Plan, state: State) -> str | None:
 
 def ended(plan: Plan, state: State, status: str, reason: str, error: str = "") -> Event:
     """Return the event that ends a run for a reason outside the program; it names effects that may have happened."""
-    said = {"error": error} if error else {}
-    return event("ended", {"ends": status, "reason": reason, **said, **_in_doubt_field(plan, state)})
+    error_field = {"error": error} if error else {}
+    return make_event("ended", {"ends": status, "reason": reason, **error_field, **_in_doubt_field(plan, state)})
 
 
 def with_doubts(plan: Plan, state: State, last: Event) -> Event:
     """Return the last event of a run, with the writes of all branches that may have happened."""
     body = {name: value for name, value in last.body.items() if name != "in_doubt"} | _in_doubt_field(plan, state)
-    return event(last.kind, body, last.note)  # type: ignore[arg-type]
+    return make_event(last.kind, body, last.note)  # type: ignore[arg-type]
 
 
 def _in_doubt_field(plan: Plan, state: State) -> dict[str, Any]:
@@ -108,7 +108,9 @@ def guardrail_rejection(plan: Plan, state: State, visit: int, objection: tuple[s
     step, rule, why = objection
     error = f"guardrail `{rule}` forbids `{step}` to start: {why}"
     ends = {"ends": "FAILED", "reason": "guardrail", **_in_doubt_field(plan, state)}
-    return event("rejected", {"error": error, "kind": "failed", "rule": rule, **place_of(state, step, visit), **ends})
+    return make_event(
+        "rejected", {"error": error, "kind": "failed", "rule": rule, **place_of(state, step, visit), **ends}
+    )
 
 
 # -- entering ----------------------------------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ def guardrail_rejection(plan: Plan, state: State, visit: int, objection: tuple[s
 
 def enter_calls(plan: Plan, state: State, step: StepPlan, visit: int) -> Action:
     """Return the first attempts of an llm, tool or parallel step, or why one of them does not start."""
-    if not step.is_parallel and not (call := step.calls[0]).is_model and step.part not in plan.watch.asked:
+    if not step.is_parallel and not (call := step.calls[0]).is_model and step.part not in plan.watch.guarded:
         if call.first is not None:
             is_first = visit == 1 and not state.frames
             return call.first if is_first else Calls((call.first.calls[0]._replace(visit=visit, frame=state.frame),))
@@ -134,7 +136,7 @@ def go_on(
         return ended(plan, state, "CANCELLED", "cancelled")
     for call, call_state in zip(step.calls, call_states, strict=True):
         if call_state.phase == OPEN and not call.is_idempotent and call.sub not in under_way:
-            return event("doubt", {**place_of(state, call.id, visit), "error": "the machine stopped while it ran"})
+            return make_event("doubt", {**place_of(state, call.id, visit), "error": "the machine stopped while it ran"})
     if all(call_state.phase in SETTLED for call_state in call_states):
         assert step.is_parallel, "a step with one call is left when that is settled"
         return _joined(plan, state, step, call_states, visit)
@@ -213,17 +215,17 @@ def _unpaid(state: State, step: StepPlan, ready: list[Call]) -> int:
     """
     if step.order is None or state.is_once_sized:
         return sum([call.attempt > 1 and not call.is_started for call in ready])
-    return owed(state)
+    return unpaid_attempts(state)
 
 
 def _objection(plan: Plan, state: State, step: StepPlan, ready: list[Call]) -> tuple[str, str, str] | None:
     """Return the first objection of a guardrail to new performances, in order, each as if those before had started."""
-    memories, asked = state.monitors, plan.watch.asked
+    memories, guarded = state.monitors, plan.watch.guarded
     if step.is_parallel and state.calls is None:
         memories = plan.watch.performed(memories, step.part)  # its sub-steps start when it has
     for attempt in ready:
         part = (step.position, attempt.sub if step.is_parallel else None)
-        if part not in asked or attempt.is_started or not _is_new_performance(state, attempt):
+        if part not in guarded or attempt.is_started or not _is_new_performance(state, attempt):
             continue
         reader = Reader(plan, slots_before(state, step, attempt.sub), _arguments(attempt))
         found = plan.watch.objection(memories, part, reader, come_before(state, step, attempt.sub))
@@ -267,8 +269,8 @@ def prepare(at: Visit, call: CallPlan, call_state: CallState, *, asks: bool = Tr
         match call.call:
             case LlmCall() as asks_model:
                 numbers = Numbers(attempt, performance, is_started=is_started)
-                asked = _prompted(at, call, asks_model, reader, numbers)
-                return asked._replace(due=call_state.due) if isinstance(asked, Call) else asked
+                prompted = _prompted(at, call, asks_model, reader, numbers)
+                return prompted._replace(due=call_state.due) if isinstance(prompted, Call) else prompted
             case ToolCall() as calls_tool:
                 args = filled(calls_tool.args, reader)
             case _:
@@ -344,7 +346,7 @@ def unstarted(at: Visit, call: CallPlan, kind: Kind, error: str, name: str, rule
         body["rule"] = rule
     if not at.step.is_parallel:
         body |= after(at.plan, at.step, outcome, name)
-    return event(kind, body)
+    return make_event(kind, body)
 
 
 def name_of(error: Exception) -> str:
@@ -382,20 +384,22 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
     if too_large is not None and not state.is_once_sized:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failed and too_large is None:
-        return event("joined", body | {"kind": "success", **successor_fields(plan.steps, step.transitions["success"])})
+        return make_event(
+            "joined", body | {"kind": "success", **successor_fields(plan.steps, step.transitions["success"])}
+        )
     if not failed:
         if "failed" not in step.transitions:
             return ended(plan, state, "FAILED", "error")
         body |= {"error": too_large, "kind": "failed", **named(plan, BAD_OUTPUT)}
-        return event("joined", body | after(plan, step, "failed", BAD_OUTPUT))
+        return make_event("joined", body | after(plan, step, "failed", BAD_OUTPUT))
     # What did not start because of a failure does not explain it.
     own = [one for one in failed if lacking(step, one[0].sub, call_states) is None] or failed
     name = own[0][1].name  # the first in the order of the program, not in time
     body |= {"error": "; ".join(f"`{call.id}`: {found.error}" for call, found in own[:3]), **named(plan, name)}
     if is_again:
-        return event("joined", body | {"kind": "again"})
+        return make_event("joined", body | {"kind": "again"})
     outcome = "skipped" if step.step.on_error == "skip" else "failed"
-    return event("joined", body | {"kind": outcome, **after(plan, step, outcome, name)})
+    return make_event("joined", body | {"kind": outcome, **after(plan, step, outcome, name)})
 
 
 def _too_large_together(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallState, ...]) -> str | None:
@@ -427,7 +431,7 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
         body = {"kind": "success", **step.left, "output": result.value, "step": call.id, "visit": attempt.visit}
         if attempt.frame:
             body["frame"] = attempt.frame
-        return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
+        return unsealed("attempt", body, note) if plan.has_sensitive else make_event("attempt", body, note)
     body = place_of(state, call.id, attempt.visit)
     base = 0 if state.calls is None else state.calls[attempt.sub].base
     tried = attempt.attempt - base
@@ -452,7 +456,7 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
         body["rule"] = result.rule
     if kind in SETTLED and not step.is_parallel:
         body |= after(plan, step, kind, result.name)
-    return unsealed("attempt", body, note) if plan.has_sensitive else event("attempt", body, note)
+    return unsealed("attempt", body, note) if plan.has_sensitive else make_event("attempt", body, note)
 
 
 def due_after(entry: Retry, tried: int, failed: int) -> int:

@@ -141,13 +141,13 @@ def _was_over_at(last: History, head: str, journal: Journal) -> bool:
     if number is None:
         return False
     state = before(last.plan)
-    for seq, happened in enumerate(last.events[: number + 1]):
-        state = applied(last.plan, state, happened, seq)
+    for seq, event in enumerate(last.events[: number + 1]):
+        state = applied(last.plan, state, event, seq)
     return state.is_over or state.is_leaving
 
 
 def _input_misfit(found: History, last: History, link: Continues) -> str | None:
-    given = found.events[0].body["inputs"]
+    inputs = found.events[0].body["inputs"]
     for name, reference in link.reads.items():
         if name not in found.plan.inputs:
             return f"it reads `{name}`, which is no input of its program"
@@ -155,15 +155,15 @@ def _input_misfit(found: History, last: History, link: Continues) -> str | None:
             read = read_from(last, reference)
         except StepwardError as error:
             return str(error)
-        if not has_gone(read) and not has_gone(given.get(name)) and not same(opened(read), opened(given.get(name))):
+        if not has_gone(read) and not has_gone(inputs.get(name)) and not same(opened(read), opened(inputs.get(name))):
             return f"its input `{name}` is not what `{reference}` was at the end of run `{last.run}`"
-    if any(map(has_gone, given.values())):
+    if any(map(has_gone, inputs.values())):
         return None  # what the defaults are of can't be looked at any more
-    read = {name: opened(given[name]) for name in link.reads if name in given}
+    read = {name: opened(inputs[name]) for name in link.reads if name in inputs}
     due, why = completed(read, found.plan.input_types)
     if why is not None:
         return f"input {why}"
-    is_odd = (name for name, value in given.items() if not same(opened(value), opened(due.get(name))))
+    is_odd = (name for name, value in inputs.items() if not same(opened(value), opened(due.get(name))))
     return next((f"its input `{name}` comes from nowhere" for name in is_odd), None)
 
 

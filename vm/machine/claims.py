@@ -147,11 +147,11 @@ class Claims(Deliveries):
         return recovered
 
     async def _recover_one(self, run: str) -> list[Run]:
-        taken = await self._take(run)
-        if taken is None:
+        lease_and_run = await self._take(run)
+        if lease_and_run is None:
             return []
         try:
-            return [await self._go_on(*taken)]
+            return [await self._go_on(*lease_and_run)]
         except NotEquipped:  # a run that needs the tools of another machine is left to that machine
             return []
 

@@ -11,7 +11,7 @@ from stepward.vm.language.steps import ComputeStep
 from stepward.vm.language.steps.catching import BAD_OUTPUT, UNEXPECTED
 from stepward.vm.machine.calls import Visit, after, assignment, name_of, named, place_of
 from stepward.vm.machine.data import filled, marked, refused
-from stepward.vm.machine.events import Event, event
+from stepward.vm.machine.events import Event, make_event
 from stepward.vm.machine.plan import Computed
 from stepward.vm.machine.sizes import oversize
 from stepward.vm.machine.state import Reader
@@ -32,8 +32,8 @@ def enter_compute(at: Visit, compute: ComputeStep) -> Event:
         found = Computed(None, BAD_OUTPUT, too_large)
     if found.name:
         kind = "skipped" if compute.on_error == "skip" else "failed"
-        said = {"error": found.error, "kind": kind, **place_of(state, step.id, visit)}
-        return event("blocked", said | named(plan, found.name) | after(plan, step, kind, found.name))
+        fields = {"error": found.error, "kind": kind, **place_of(state, step.id, visit)}
+        return make_event("blocked", fields | named(plan, found.name) | after(plan, step, kind, found.name))
     return assignment(plan, state, step, visit, {step.computes: found.value})
 
 
@@ -43,11 +43,11 @@ def _computed(at: Visit, compute: ComputeStep) -> Computed:
     try:
         args = filled(compute.args, Reader(plan, state.slots))
         is_secret = plan.has_sensitive and is_sealed(args)
-        given = opened(args) if is_secret else args
+        plain_args = opened(args) if is_secret else args
     except (EvaluationError, ErasedError) as error:
         return Computed(None, name_of(error), f"`{step.id}` can't be computed: {error}")
     supposed = None if plan.supposed is None else plan.supposed(step.id, visit, state.frame)
-    found = _evaluated(compute.lisp, given) if supposed is None else supposed
+    found = _evaluated(compute.lisp, plain_args) if supposed is None else supposed
     if found.name:
         why = "its expression has no value" if is_secret else found.error  # the error may quote a sensitive value
         return found._replace(error=f"`{step.id}` can't be computed: {why}")

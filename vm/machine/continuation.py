@@ -72,7 +72,7 @@ def checked_grant(grant: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def require_continuable(chain: Sequence[History], wanted: ContinuationRequest) -> None:
+def require_continuable(chain: Sequence[History], request: ContinuationRequest) -> None:
     """Raise RunRefused if the last run of a chain must not be continued in this way."""
     last = chain[-1]
     state, run = last.state, last.run
@@ -80,27 +80,27 @@ def require_continuable(chain: Sequence[History], wanted: ContinuationRequest) -
         raise RunRefused(f"run `{run}` has not ended: it is {state.status}")
     if is_turn(last):
         raise RunRefused(f"run `{run}` is a turn of a session: take the next turn")
-    if state.status == "FAILED" and not wanted.after_failure:
+    if state.status == "FAILED" and not request.after_failure:
         raise RunRefused(f"run `{run}` has ended FAILED: it is continued only if that is asked for")
     if state.status not in (*ENDINGS, "FAILED"):
         raise RunRefused(f"run `{run}` has ended {state.status}: only {' and '.join(ENDINGS)} can be continued")
     if state.moved:
         raise RunRefused(f"run `{run}` was to move to another version, and has ended before that: start a new run")
     count = sum(not one.state.moved for one in chain[:-1])
-    if count >= wanted.most:
-        raise RunRefused(f"run `{chain[0].run}` was continued {count} times, and `max_continuations` is {wanted.most}")
-    if wanted.head is not None and wanted.head != last.last.digest.hex():
+    if count >= request.most:
+        raise RunRefused(f"run `{chain[0].run}` was continued {count} times, and `max_continuations` is {request.most}")
+    if request.head is not None and request.head != last.last.digest.hex():
         raise RunRefused(f"run `{run}` has another head than the one that was named: look at it again")
     if state.is_erased and last.plan.has_sensitive:
         raise RunRefused(f"the sensitive values of run `{run}` were erased")
-    if wanted.program.language != last.plan.program.language:
+    if request.program.language != last.plan.program.language:
         raise RunRefused(
             f"the program has to say `language: {last.plan.program.language}`, as that of run `{run}` does"
         )
 
 
 def prepared(
-    chain: Sequence[History], wanted: ContinuationRequest, present: Sequence[Policy]
+    chain: Sequence[History], request: ContinuationRequest, present: Sequence[Policy]
 ) -> tuple[Plan, Mapping[str, Any], Mapping[str, Any]]:
     """Return the plan of a continuation, its inputs, and what its first record says of the run before.
 
@@ -109,17 +109,17 @@ def prepared(
     for a program that can't run.
     """
     last = chain[-1]
-    program = bounded(wanted.program, allowed_budgets(chain, wanted.granted))
+    program = bounded(request.program, allowed_budgets(chain, request.granted))
     _require_tools_unchanged(program, last)
     _require_same_steps(program, chain)
-    require_bound(chain, program, wanted.reads, wanted.accept)
+    require_bound(chain, program, request.reads, request.accept)
     inputs = set(program.inputs) if program.inputs is not None else set(Plan(program).inputs)
-    policies = derived_policies(chain, base_policies(chain, present), Start(inputs, wanted.reads))
-    blind = unread(chain, policies, wanted.reads)
+    policies = derived_policies(chain, base_policies(chain, present), Start(inputs, request.reads))
+    blind = unread(chain, policies, request.reads)
     if blind is not None:
         raise RunRefused(blind)
     plan = Plan(program, policies)
-    return plan, *handed_over(chain, plan, wanted.reads, wanted.granted)
+    return plan, *handed_over(chain, plan, request.reads, request.granted)
 
 
 def handed_over(
@@ -128,11 +128,11 @@ def handed_over(
     """Return the inputs of a continuation, and what its first record says; raises RunRefused as `prepared`."""
     last = chain[-1]
     read = values_read(last, reads)
-    given, why = completed(plain_values(read), plan.input_types)
+    inputs, why = completed(plain_values(read), plan.input_types)
     if why is not None:
         raise input_refused(why, plan.input_types)
     for name, value in read.items():
-        if uncovered(value, given[name]):
+        if uncovered(value, inputs[name]):
             raise RunRefused(f"input `{name}` is sensitive in run `{last.run}`: its type has to say `sensitive: true`")
     continues = {
         "run": last.run,
@@ -141,7 +141,7 @@ def handed_over(
         "number": len(chain),
         **({"granted": dict(granted)} if granted else {}),
     }
-    return given, continues
+    return inputs, continues
 
 
 def _require_tools_unchanged(program: Program, last: History) -> None:

@@ -59,16 +59,16 @@ class Continues(NamedTuple):
 
 def continues_of(body: Mapping[str, Any]) -> Continues | None:
     """Return what a first record says of the run before, or None; raises TypeError or KeyError if it is malformed."""
-    said = body.get("continues")
-    if said is None:
+    data = body.get("continues")
+    if data is None:
         return None
-    found = Continues(said["run"], said["head"], said["reads"], said["number"], said.get("granted", {}))
+    found = Continues(data["run"], data["head"], data["reads"], data["number"], data.get("granted", {}))
     kinds = (str, str, int)
     is_fine = tuple(map(type, (found.run, found.head, found.number))) == kinds and found.number > 0
     reads, granted = found.reads, found.granted
     is_fine = is_fine and isinstance(reads, dict) and all(isinstance(one, str) for one in reads.values())
     is_fine = is_fine and isinstance(granted, dict) and granted.keys() <= BUDGETS.keys()
-    if not is_fine or len(said) != 4 + ("granted" in said):
+    if not is_fine or len(data) != 4 + ("granted" in data):
         raise TypeError("it is no continuation")
     return found
 
@@ -82,8 +82,8 @@ class Start(NamedTuple):
     @classmethod
     def of(cls, history: History) -> Start:
         """Return the start of a continuation that was recorded."""
-        said = continues_of(history.events[0].body)
-        return cls(history.plan.inputs, {} if said is None else said.reads)
+        continues = continues_of(history.events[0].body)
+        return cls(history.plan.inputs, {} if continues is None else continues.reads)
 
     def assigned(self) -> frozenset[str]:
         """Return the inputs that do not go on with the value that the run before had under their name."""
@@ -108,12 +108,12 @@ def base_policies(chain: Sequence[History], others: Iterable[Policy]) -> list[Po
     rules = tuple(map(plain_rule, program.guardrails))
     tools = last.plan.meaning.manifest if program.programs else program.tools  # those of called programs, too
     data: dict[str, Any] = {"policy": _program_name(last.run), "guardrails": rules, "tools": tools}
-    kept = {name: value for name, value in data.items() if value}
+    effects_only = {name: value for name, value in data.items() if value}
     found: dict[str, Policy] = {}
     for policy in (
         Policy.model_construct({"policy"}, policy=_effects_name(chain)),
         *(plain(policy) for terms in last.plan.terms for policy in terms.policies),
-        Policy.model_construct(set(kept), **kept),
+        Policy.model_construct(set(effects_only), **effects_only),
         *map(plain, others),
     ):
         name, number = policy.policy, 1
@@ -149,10 +149,11 @@ def derived_policies(chain: Sequence[History], base: Sequence[Policy], start: St
                 changed = tuple(continued(rule, memory, meaning, assigned) for rule, memory in rules)
                 policies[place] = policy.model_copy(update={"guardrails": changed})
     effects = _effects_name(chain)
-    done = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
+    performed = tuple(dict.fromkeys(write for history in _interrupted(chain) for write in _writes(history)))
     return tuple(
         policy.model_copy(
-            update={"continues": chain[0].run} | ({"performed": done} if policy.policy == effects and done else {})
+            update={"continues": chain[0].run}
+            | ({"performed": performed} if policy.policy == effects and performed else {})
         )
         for policy in policies
     )
@@ -197,13 +198,13 @@ def open_bodies(state: State) -> tuple[Each, ...]:
 def _writes(history: History) -> Iterator[Performed]:
     """Yield the writes that a run has started, whatever became of them."""
     calls = {call.id: call for step in history.plan.steps for call in step.calls}
-    for happened in history.events:
-        if happened.kind == "intent" and calls[happened.body["step"]].writes:
-            args = happened.body["args"]
+    for event in history.events:
+        if event.kind == "intent" and calls[event.body["step"]].writes:
+            args = event.body["args"]
             hidden = tuple(sorted(name for name, value in args.items() if is_sealed(value)))
             yield Performed.model_construct(
                 {"tool", "args", "without"},
-                tool=happened.body["tool"],
+                tool=event.body["tool"],
                 args=digest_of_arguments(args, hidden),
                 without=hidden,
             )

@@ -62,9 +62,9 @@ def _changed(tree: Built, base: Reference, reader: Reader) -> Any:
     """Return a copy of an object with other values in some fields; one that is sensitive as a whole stays so."""
     whole = reader.raw(base.names)
     is_secret = type(whole) in (Sealed, Secret)
-    kept = as_object(base, opened(whole) if is_secret else whole)
+    before = as_object(base, opened(whole) if is_secret else whole)
     made = {name: computed(part, reader) for name, part in zip(tree.names, tree.parts, strict=True)}
-    return Secret(FrozenMap({**kept, **opened(made)})) if is_secret else FrozenMap({**kept, **made})
+    return Secret(FrozenMap({**before, **opened(made)})) if is_secret else FrozenMap({**before, **made})
 
 
 def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:
@@ -98,15 +98,15 @@ def part_of(spec: TypeSpec | None, key: str) -> TypeSpec | None:
     return spec.additional_properties if isinstance(spec.additional_properties, TypeSpec) else None
 
 
-def completed(given: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> tuple[dict[str, Any], str | None]:
+def completed(values: Mapping[str, Any], specs: Mapping[str, TypeSpec | None]) -> tuple[dict[str, Any], str | None]:
     """Return inputs or arguments with defaults and with sensitive parts marked, and why they are refused, if so."""
     result: dict[str, Any] = {}
-    unknown = [name for name in given if name not in specs]
+    unknown = [name for name in values if name not in specs]
     if unknown:
         return result, f"`{unknown[0]}` is not declared"
     for name, spec in specs.items():
-        if name in given:
-            value = given[name]
+        if name in values:
+            value = values[name]
         elif spec is not None and spec.has_default:
             value = spec.default
         else:

@@ -11,7 +11,7 @@ from typing import Any
 from stepward.vm.language.steps.catching import DEADLINE
 from stepward.vm.machine.calls import after, due_after, is_unknown_after, named, outcome_of, place_of
 from stepward.vm.machine.due import first_wait
-from stepward.vm.machine.events import Event, Result, event
+from stepward.vm.machine.events import Event, Result, make_event
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.plan import CallPlan, Plan
 from stepward.vm.machine.state import AWAITED, SETTLED, State, visits_of
@@ -54,7 +54,7 @@ def _passed(plan: Plan, here: State, call: CallPlan, now: int) -> Event:
             note["due"] = due_after(entry, tried, now)
     if kind in SETTLED and not step.is_parallel:
         body |= after(plan, step, kind, DEADLINE)
-    return event("expired", body, note)
+    return make_event("expired", body, note)
 
 
 def as_seconds(microseconds: int) -> str:

@@ -39,8 +39,8 @@ from stepward.vm.machine.calls import (
 )
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import computed, filled, refused
-from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Event, Kind, event, unsealed
-from stepward.vm.machine.forks import may_start, owed, seen_by
+from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Event, Kind, make_event, unsealed
+from stepward.vm.machine.forks import may_start, seen_by, unpaid_attempts
 from stepward.vm.machine.memory import Memory, UnderWay
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, successor_fields
 from stepward.vm.machine.sizes import may_be_oversize, oversize
@@ -82,7 +82,7 @@ def decide(plan: Plan, state: State, under_way: UnderWay = NOBODY, memory: Memor
         return ended(plan, state, "BUDGET_EXCEEDED", "max_steps")
     if plan.max_stalled is not None and state.idle >= plan.max_stalled:
         return ended(plan, state, "STALLED", "no-progress")
-    if step.is_asked_first and step.part in plan.watch.asked:
+    if step.is_asked_first and step.part in plan.watch.guarded:
         blocked = plan.watch.objection(state.monitors, step.part, Reader(plan, state.slots, UNDEFINED))
         if blocked is not None:
             return guardrail_rejection(plan, state, visit, (step.id, *blocked))
@@ -155,7 +155,7 @@ def _owing(plan: Plan, state: State) -> tuple[int, bool]:
     may be too small for what comes next."""
     if not is_near_budget(plan, state):
         return 0, False
-    owing = owed(state)
+    owing = unpaid_attempts(state)
     return owing, out_of_steps(plan, state, owing + plan.most_cost)
 
 
@@ -167,7 +167,7 @@ def _ask(plan: Plan, state: State, number: int, owing: int, under_way: UnderWay,
     """
     assert state.fork is not None
     seen = seen_by(plan, state, number)
-    others = owing - owed(seen) if owing and not state.is_once_sized else 0
+    others = owing - unpaid_attempts(seen) if owing and not state.is_once_sized else 0
     return decide_within(plan, seen._replace(steps=seen.steps + others) if others else seen, number, under_way, memory)
 
 
@@ -228,7 +228,7 @@ def _passed(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     transition = step.stalls if is_last and step.stalls is not None else step.transitions["visits"]
     body = {**place_of(state, step.id, visit), "error": f"`{step.id}` has used up its {step.max_visits} visits"}
     body |= named(plan, VISITS) if step.error_name != NOWHERE or state.frames else {}
-    return event("passed", body | successor_fields(plan.steps, transition))
+    return make_event("passed", body | successor_fields(plan.steps, transition))
 
 
 # -- conditions, set, end ----------------------------------------------------------------------------------------------
@@ -236,18 +236,20 @@ def _passed(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
 
 def _enter_condition(plan: Plan, state: State, step: StepPlan, condition: ConditionStep, visit: int) -> Event:
     reader = Reader(plan, state.slots)
-    taken: str | int = "otherwise"
+    arm: str | int = "otherwise"
     try:
         for number, clause in enumerate(step.clauses, start=1):
             assert clause.tree is not None
             if evaluate_condition(clause.tree, reader):
-                taken = "then" if condition.cases is None else number
+                arm = "then" if condition.cases is None else number
                 break
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
-    branch = taken if taken in step.branches else None
+    branch = arm if arm in step.branches else None
     to = step.transitions["uncovered"] if branch is None else step.branches[branch]
-    return event("branched", {**place_of(state, step.id, visit), "branch": branch, **successor_fields(plan.steps, to)})
+    return make_event(
+        "branched", {**place_of(state, step.id, visit), "branch": branch, **successor_fields(plan.steps, to)}
+    )
 
 
 def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, visit: int) -> Event:
@@ -259,9 +261,9 @@ def _enter_set(plan: Plan, state: State, step: StepPlan, assigning: SetStep, vis
             values[name] = assigned if tree is None else computed(tree, Reader(plan, state.slots))
     except (EvaluationError, ErasedError) as error:
         return _evaluation_failure(plan, state, step, visit, str(error), name_of(error))
-    done = assignment(plan, state, step, visit, values)
-    too_large = oversize(plan, state, step, values) if may_be_oversize(state, done) else None
-    return done if too_large is None else _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
+    event = assignment(plan, state, step, visit, values)
+    too_large = oversize(plan, state, step, values) if may_be_oversize(state, event) else None
+    return event if too_large is None else _evaluation_failure(plan, state, step, visit, too_large, BAD_OUTPUT)
 
 
 def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: int) -> Event:
@@ -278,7 +280,7 @@ def _enter_end(plan: Plan, state: State, step: StepPlan, end: EndStep, visit: in
         **successor_fields(plan.steps, step.transitions["end"]),
     }
     kind: Kind = "closed" if state.frames else "ended"
-    return unsealed(kind, body) if plan.has_sensitive else event(kind, body)
+    return unsealed(kind, body) if plan.has_sensitive else make_event(kind, body)
 
 
 def _unfit(plan: Plan, state: State, step: StepPlan, output: Any) -> str | None:
@@ -296,6 +298,6 @@ def _evaluation_failure(plan: Plan, state: State, step: StepPlan, visit: int, wh
 
     `name` is that of the error, which the step with the body may catch.
     """
-    said = {"error": f"`{step.id}` can't be evaluated: {why}", "kind": "failed", **place_of(state, step.id, visit)}
-    said |= named(plan, name) if state.frames else {}
-    return event("blocked", said | successor_fields(plan.steps, step.transitions.get("failed", FAILED)))
+    fields = {"error": f"`{step.id}` can't be evaluated: {why}", "kind": "failed", **place_of(state, step.id, visit)}
+    fields |= named(plan, name) if state.frames else {}
+    return make_event("blocked", fields | successor_fields(plan.steps, step.transitions.get("failed", FAILED)))

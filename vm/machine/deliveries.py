@@ -11,7 +11,7 @@ from stepward.vm.machine.calls import place_of
 from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.deadlines import overdue
 from stepward.vm.machine.driver import Driver
-from stepward.vm.machine.events import MOVED, Result, event, unsealed
+from stepward.vm.machine.events import MOVED, Result, make_event, unsealed
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History
 from stepward.vm.machine.keys import Token, shown
@@ -78,17 +78,17 @@ class Deliveries(Runs):
                 why = f"the payload for `{call.id}` is too large, or not of its type"
                 await self._refuse(read.run, "resume", why, who)
                 raise DeliveryRefused(result.error)
-            taken = await self._take(read.run)
-            if taken is not None and (still := _awaited(taken[1], read)) is not None:
+            lease_and_run = await self._take(read.run)
+            if lease_and_run is not None and (still := _awaited(lease_and_run[1], read)) is not None:
                 here, call = still
                 break
-            if taken is not None:
-                await self._io(self.journal.release, taken[0].lease)
+            if lease_and_run is not None:
+                await self._io(self.journal.release, lease_and_run[0].lease)
             elif not pause and await self._impossible_expiry(read.run) is not None:
                 raise await self._busy(read.run)
             pause = min(1.25 * pause, LONGEST_PAUSE) if pause else FIRST_PAUSE
             await self.clock.sleep(pause)  # the holder of the lease uses the token, or releases the run
-        driver, found = taken
+        driver, found = lease_and_run
         if overdue(driver.plan, driver.state, self.clock.now()) is not None:
             here, call = await self._in_time(driver, found, read, who)
         objection = two_people(found.plan, driver.state, call, by or "")
@@ -106,8 +106,8 @@ class Deliveries(Runs):
 
         Raises DeliveryRefused if its deadline has passed. The run is let go then: whoever takes up runs goes on.
         """
-        while (happened := overdue(driver.plan, driver.state, self.clock.now())) is not None:
-            driver.record(happened)
+        while (event := overdue(driver.plan, driver.state, self.clock.now())) is not None:
+            driver.record(event)
         still = _awaited(found._replace(state=driver.state), token)
         if still is not None:
             return still
@@ -138,12 +138,12 @@ class Deliveries(Runs):
         if not step.is_parallel:
             body |= successor_fields(driver.plan.steps, step.transitions["success"])
         if not driver.plan.has_sensitive:
-            driver.record(event(kind, body, note))
+            driver.record(make_event(kind, body, note))
             return None
-        happened = unsealed(kind, body, note)
-        too_large = oversize(driver.plan, here, step, driver.known.veiled(happened))
+        event = unsealed(kind, body, note)
+        too_large = oversize(driver.plan, here, step, driver.known.veiled(event))
         if too_large is None:
-            driver.record(happened)
+            driver.record(event)
         return too_large
 
     async def reconcile(
@@ -181,7 +181,7 @@ class Deliveries(Runs):
                 body = place_of(here, call.id, visit)
                 if verdict == "abandon":
                     body |= {"ends": "CANCELLED", "reason": "abandoned"}
-                driver.record(event("reconciled", body, {"verdict": verdict, **who}))
+                driver.record(make_event("reconciled", body, {"verdict": verdict, **who}))
             else:
                 raise DeliveryRefused(f"a verdict is `done`, `not_done` or `abandon`, not `{verdict}`")
         except DeliveryRefused:
@@ -199,9 +199,9 @@ class Deliveries(Runs):
         if found.state.is_over:
             return run_of(found)
         if not found.state.is_cancelled:
-            await self._append(run_id, lambda state: None if state.is_over else event("cancel", {}, who))
-        taken = await self._take(run_id, performs=False)
-        return await self.get(run_id) if taken is None else await self._drive(taken[0])
+            await self._append(run_id, lambda state: None if state.is_over else make_event("cancel", {}, who))
+        lease_and_run = await self._take(run_id, performs=False)
+        return await self.get(run_id) if lease_and_run is None else await self._drive(lease_and_run[0])
 
     async def erase(self, run_id: str, *, by: str | None = None) -> Run:
         """Destroy every sensitive value of a run, and return it. An unfinished run is cancelled first.
@@ -233,7 +233,9 @@ class Deliveries(Runs):
         is_sealed = (await self._found(run_id)).plan.has_sensitive
         await self._append(
             run_id,
-            lambda state: event("erased", body, who) if references or (is_sealed and not state.is_erased) else None,
+            lambda state: (
+                make_event("erased", body, who) if references or (is_sealed and not state.is_erased) else None
+            ),
         )
         return bool(secrets) or is_sealed
 

@@ -18,7 +18,7 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.ask import ask_model, ask_tool
 from stepward.vm.machine.calls import is_unpaid, judge
 from stepward.vm.machine.due import due_of
-from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, event, unsealed
+from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_of, make_event, unsealed
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.holding import count, is_held, look, was_closed
@@ -157,19 +157,19 @@ class Driver:
         await self.flush()
         await self.setup.depart(self)
 
-    def record(self, happened: Event, at: int = 0, own: State | None = None) -> State:
+    def record(self, event: Event, at: int = 0, own: State | None = None) -> State:
         """Apply an event to the run, or to the state `own` of a branch, and write it; `at` is its time, else now."""
         plan, before = self.plan, own or self.state
         if plan.has_sensitive:
-            happened = self._sealed(happened)
-        state = apply(plan, before, happened)
+            event = self._sealed(event)
+        state = apply(plan, before, event)
         if plan.has_sensitive:
-            self.known.learn(happened)
+            self.known.learn(event)
         at = at or self.setup.clock.now()
-        self._last = entry = entry_of(happened, self._last, at)
-        self.pending.append((happened, at, entry))
-        if happened.kind in _URGENCY:
-            self.urgency = max(self.urgency, _URGENCY[happened.kind])
+        self._last = entry = entry_of(event, self._last, at)
+        self.pending.append((event, at, entry))
+        if event.kind in _URGENCY:
+            self.urgency = max(self.urgency, _URGENCY[event.kind])
         if own is None:
             if state.status is not before.status:
                 self.urgency = DURABLE
@@ -233,13 +233,13 @@ class Driver:
             checked_records(self.run, entries)
             require_head(self.run, head, last, setup.keys)
         again, self.pending, self._last, self.committed = self.pending, [], last, (state, last)
-        for happened, at, _ in again:
-            call = (happened.body.get("step", ""), happened.body.get("frame", ()))
-            if state.is_cancelled and happened.kind == "intent" and call in self._intended:
+        for event, at, _ in again:
+            call = (event.body.get("step", ""), event.body.get("frame", ()))
+            if state.is_cancelled and event.kind == "intent" and call in self._intended:
                 continue  # its call has not started, and need not any more
-            state = apply(self.plan, state, happened)
-            self._last = entry = entry_of(happened, self._last, at)
-            self.pending.append((happened, at, entry))
+            state = apply(self.plan, state, event)
+            self._last = entry = entry_of(event, self._last, at)
+            self.pending.append((event, at, entry))
         self.state = state
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -312,7 +312,9 @@ class Driver:
         replies = setup.replies
         key = None if replies is None else replies.key(plan, call, self.known)
         # Only a first attempt looks for a reply, and before the look at the lease, because it may take time.
-        kept = await replies.find(key, plan, most) if replies is not None and key is not None and attempt == 1 else None
+        cached = (
+            await replies.find(key, plan, most) if replies is not None and key is not None and attempt == 1 else None
+        )
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
@@ -322,7 +324,7 @@ class Driver:
             self.under_way[frame, sub] = (parts, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = kept or await ask_model(setup.model, setup.clock, plan, call, most, frame)
+            result = cached or await ask_model(setup.model, setup.clock, plan, call, most, frame)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
             note |= {"cached": True} if result.is_cached else {}
@@ -338,9 +340,9 @@ class Driver:
         note["took"] = ended - started if ended > started else 0  # the clock may have been set back
         if self.state.fork is not None and not plan.has_intent and is_unpaid(self.plan, self.state, call.frame):
             return  # the run is about to end, as if this read had not started
-        happened = self._answer(plan, call, result, note, ended)
+        event = self._answer(plan, call, result, note, ended)
         if replies is not None and key is not None and not result.is_cached:
-            await replies.keep(key, happened, result)
+            await replies.keep(key, event, result)
         if setup.breakers.counts:
             await count(self, plan, result, ended / 1e6)
 
@@ -429,16 +431,16 @@ class Driver:
             secret = secrets.get(reference)
             return stored_token(secret, self.run, digest, self.plan.digest, call.step, call.visit, frame)
         key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance, frame)
-        said, token = note | {"key": key}, None
+        fields, token = note | {"key": key}, None
         if plan.may_suspend:
             token = Token.new(self.run, self.setup.random)
-            said["token"] = token.digest(self.plan.digest, call.step, call.visit, frame)
+            fields["token"] = token.digest(self.plan.digest, call.step, call.visit, frame)
             self.secrets[reference] = token.secret.encode()
         args, policies = call.args or FrozenMap(), self.plan.digests_under(self.state.governed)
         body = {"args": args, "policies": policies, "step": call.step, "tool": plan.tool, "visit": call.visit}
         if frame:
             body["frame"] = frame
-        self.record(unsealed("intent", body, said) if self.plan.has_sensitive else event("intent", body, said))
+        self.record(unsealed("intent", body, fields) if self.plan.has_sensitive else make_event("intent", body, fields))
         self._intended.add((call.step, frame))
         self.urgency = max(self.urgency, DURABLE if plan.is_durable else COMMITS if plan.is_model else ANY_TIME)
         return token.text() if token is not None else ""
@@ -446,44 +448,44 @@ class Driver:
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
         """Record the outcome of an attempt, and return its event."""
         here, too_large = self.here(call), None
-        happened = judge(self.plan, here, call, result, note)
-        body = happened.body
+        event = judge(self.plan, here, call, result, note)
+        body = event.body
         name = "output" if "output" in body else "request"
         if name in body:
             is_secret = self.plan.has_sensitive
             if is_secret:
-                happened = self._sealed(happened)
+                event = self._sealed(event)
             # The record is longer than the output in it, unless it has only a reference to the output.
-            if is_secret or may_be_oversize(here, happened):
-                too_large = oversize(self.plan, here, self.plan.steps[here.at], happened.body[name])
+            if is_secret or may_be_oversize(here, event):
+                too_large = oversize(self.plan, here, self.plan.steps[here.at], event.body[name])
             if too_large is not None:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)
-                happened = judge(self.plan, here, call, unfit._replace(spent=result.spent), note)
-        self.record(happened, at)
+                event = judge(self.plan, here, call, unfit._replace(spent=result.spent), note)
+        self.record(event, at)
         if plan.is_durable:
             self.urgency = DURABLE
         elif plan.is_model:
             self.urgency = max(self.urgency, COMMITS)
-        return happened
+        return event
 
     # -- sensitive values ----------------------------------------------------------------------------------------------
 
-    def _sealed(self, happened: Event) -> Event:
+    def _sealed(self, event: Event) -> Event:
         """Return an event without secrets: sealed in values, redacted in texts of errors and requests.
 
         Outputs may repeat a sensitive value where no type marks it.
         """
-        if happened.text and not happened.body.keys() & {"error", "request"}:
-            return happened
-        body, known = dict(happened.body), self.known
-        if brings_output(happened):
-            body["output"] = known.veiled(happened)
+        if event.text and not event.body.keys() & {"error", "request"}:
+            return event
+        body, known = dict(event.body), self.known
+        if brings_output(event):
+            body["output"] = known.veiled(event)
         body = {name: self._seal(value) for name, value in body.items()}
         if "error" in body:
-            body["error"] = known.redacted(str(body["error"]), happened)
+            body["error"] = known.redacted(str(body["error"]), event)
         if "request" in body:
-            body["request"] = known.redacted_value(body["request"], happened)
-        return event(happened.kind, body, happened.note)  # type: ignore[arg-type]
+            body["request"] = known.redacted_value(body["request"], event)
+        return make_event(event.kind, body, event.note)  # type: ignore[arg-type]
 
     def _seal(self, value: Any) -> Any:
         if isinstance(value, Secret):

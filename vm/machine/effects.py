@@ -21,9 +21,9 @@ def repeated(policies: Iterable[Policy], tool: str, args: Any) -> str | None:
 
     Sensitive arguments are not compared: two calls that differ in nothing else count as the same.
     """
-    given = args if isinstance(args, dict) else {}
+    arguments = args if isinstance(args, dict) else {}
     for policy in policies:
         for one in policy.performed:
-            if one.tool == tool and digest_of_arguments(given, one.without) == one.args:
+            if one.tool == tool and digest_of_arguments(arguments, one.without) == one.args:
                 return f"a run before this one, from `{policy.continues}` on, has called tool `{tool}` in this way"
     return None

@@ -40,9 +40,9 @@ def require_model(model: object) -> None:
     if inspect.isasyncgenfunction(complete) or inspect.isgeneratorfunction(complete):
         raise TypeError(f"{_MODEL}; this `complete` yields its reply in parts: return the whole reply")
     hints = _hints(complete)
-    taken = hints.get(next(iter(signature.parameters)))
-    if isinstance(taken, type) and taken is not Any and not _covers(taken, ModelRequest):
-        raise TypeError(f"{_MODEL}; this `complete` takes {taken.__name__}, not a ModelRequest")
+    parameter = hints.get(next(iter(signature.parameters)))
+    if isinstance(parameter, type) and parameter is not Any and not _covers(parameter, ModelRequest):
+        raise TypeError(f"{_MODEL}; this `complete` takes {parameter.__name__}, not a ModelRequest")
     returned = hints.get("return", Any)
     if returned in (str, bytes, dict, list, None, type(None)) or get_origin(returned) in (dict, list):
         shown = "None" if returned in (None, type(None)) else getattr(returned, "__name__", str(returned))
@@ -128,9 +128,9 @@ def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _covers(taken: type, given: type) -> bool:
+def _covers(parameter_type: type, argument_type: type) -> bool:
     try:
-        return issubclass(given, taken)
+        return issubclass(argument_type, parameter_type)
     except TypeError:  # a protocol that can't be asked at run time
         return True
 

@@ -47,29 +47,29 @@ def _read(text: str) -> Iterator[str]:
         yield urllib.parse.unquote_plus(text)
     if "\\" in text:
         for encoding in ("latin-1", "utf-8"):
-            read = _ESCAPE.sub(lambda found: _meant(found, encoding), text)  # noqa: B023
+            read = _ESCAPE.sub(lambda found: _character(found, encoding), text)  # noqa: B023
             yield _PAIR.sub(_joined, read)
 
 
-def _meant(found: re.Match[str], encoding: str) -> str:
+def _character(found: re.Match[str], encoding: str) -> str:
     """Return what an escape stands for; bytes in a row are read in an encoding."""
-    said = found[0]
+    escape = found[0]
     match found.lastgroup:
         case "bytes":
-            data = bytes(int(one[1:], 16) if one[0] in "xX" else int(one, 8) for one in said[1:].split("\\"))
+            data = bytes(int(one[1:], 16) if one[0] in "xX" else int(one, 8) for one in escape[1:].split("\\"))
             return data.decode(encoding, errors="ignore")
         case "long" | "short" | "byte":
-            return chr(int(said[2:], 16))
+            return chr(int(escape[2:], 16))
         case "octal":
-            return chr(int(said[1:], 8))
+            return chr(int(escape[1:], 8))
         case "name":
             try:
-                return unicodedata.lookup(said[3:-1])
+                return unicodedata.lookup(escape[3:-1])
             except KeyError:
-                return said
+                return escape
         case "rest":
             return ""
-    return _ONE.get(said[1].lower(), said[1])
+    return _ONE.get(escape[1].lower(), escape[1])
 
 
 def _joined(pair: re.Match[str]) -> str:

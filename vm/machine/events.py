@@ -66,7 +66,7 @@ _PLAIN: Final = frozenset({"frame", "kind", "visit"})
 """The fields of a body that are JSON as they are: words of ours, and the ids and counts of a frame."""
 
 
-def event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
+def make_event(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTHING) -> Event:
     """Return an event with the canonical text of its body."""
     data = body
     for name, value in body.items():
@@ -81,11 +81,11 @@ def unsealed(kind: Kind, body: Mapping[str, Any], note: Mapping[str, Any] = NOTH
     return Event(kind, body, note, "")
 
 
-def entry_of(happened: Event, last: Entry, at: int) -> Entry:
+def entry_of(event: Event, last: Entry, at: int) -> Entry:
     """Return the record of an event, after the last entry of its run; `at` is its time in microseconds."""
-    (kind, body, note, text), (seq, _, prev) = happened, last
-    said, version = canonical(note) if note else "{}", version_of(kind, body, note)
-    return write_record(seq + 1, prev, kind, text, said, at, version)
+    (kind, body, note, text), (seq, _, prev) = event, last
+    note_text, version = canonical(note) if note else "{}", version_of(kind, body, note)
+    return write_record(seq + 1, prev, kind, text, note_text, at, version)
 
 
 class Idle(NamedTuple):

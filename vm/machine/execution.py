@@ -40,7 +40,7 @@ from stepward.vm.machine.data import completed
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.due import due_of
 from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
-from stepward.vm.machine.events import NOTHING, event, unsealed
+from stepward.vm.machine.events import NOTHING, make_event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.migration import Migrations
 from stepward.vm.machine.models import Model
@@ -73,8 +73,8 @@ def _without_loop(form: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -
 
     @wraps(form)
     def waiting(machine: Any, /, *args: P.args, **named: P.kwargs) -> T:
-        done: T = machine._wait(getattr(machine, form.__name__)(*args, **named))
-        return done
+        result: T = machine._wait(getattr(machine, form.__name__)(*args, **named))
+        return result
 
     return waiting
 
@@ -216,7 +216,7 @@ class ExecutionVM(Migrations):
         Without a lease the run is durable on return, and its tools may be those of another machine.
         """
         frozen = _frozen(inputs, self.limits.state_bytes) if inputs else {}
-        given, why = completed(frozen, plan.input_types)
+        values, why = completed(frozen, plan.input_types)
         if why is not None:
             raise input_refused(why, plan.input_types)
         run = f"run-{self._setup.random(16).hex()}" if run_id is None else run_id
@@ -224,17 +224,17 @@ class ExecutionVM(Migrations):
             _require_id(run)
             found = await self._load(run)
             if found is not None:
-                return self._existing(found, plan, given)
+                return self._existing(found, plan, values)
         require_starter(plan, who)
         if ttl:
             await self._require_current(plan)
-        driver = await self._create(plan, run, given, who, ttl=ttl)
+        driver = await self._create(plan, run, values, who, ttl=ttl)
         if driver is None:
             found = await self._load(run)
             if found is None:
                 await self._require_unpruned(run)
                 raise JournalError(f"run `{run}` can't be made, and is not there")
-            return self._existing(found, plan, given)
+            return self._existing(found, plan, values)
         return driver
 
     async def continue_run(  # noqa: PLR0913 - each is a choice of the caller
@@ -266,21 +266,21 @@ class ExecutionVM(Migrations):
         who = {**require_name(by, RunRefused), **envelope_note(envelope, RunRefused)}
         chain = await self._io(self._chain_to, run_id)
         self._require_signer(chain[-1])
-        wanted = ContinuationRequest(
+        request = ContinuationRequest(
             program, named_reads(reads), head, checked_grant(grant), after_failure, max_continuations, accept
         )
-        require_continuable(chain, wanted)
+        require_continuable(chain, request)
         run = id_after([one.run for one in chain])
         _require_id(run)
         if await self._load(run) is not None:
             raise RunRefused(f"run `{run_id}` is continued already, by run `{run}`: look at that one")
         policies = applying(program, self.policies)
-        plan, given, continues = prepared(chain, wanted, policies)
+        plan, inputs, continues = prepared(chain, request, policies)
         await self._admission.require(plan, plan.policies, accept)
         require_starter(plan, who)
         self._require_tools(plan)
         await self._require_current(plan)
-        driver = await self._create(plan, run, given, who, {"continues": continues})
+        driver = await self._create(plan, run, inputs, who, {"continues": continues})
         if driver is None:
             raise RunRefused(f"run `{run_id}` was continued meanwhile, by run `{run}`: look at that one")
         return await self._drive(driver)
@@ -307,7 +307,7 @@ class ExecutionVM(Migrations):
         await self._admission.require(plan, self.policies, ())
         require_starter(plan, who)
         self._require_tools(plan)
-        given, why = completed(_frozen(inputs, self.limits.state_bytes), plan.input_types)
+        values, why = completed(_frozen(inputs, self.limits.state_bytes), plan.input_types)
         if why is not None:
             raise input_refused(why, plan.input_types)
         _require_id(run_id)
@@ -315,7 +315,7 @@ class ExecutionVM(Migrations):
         if before is not None:
             self._require_signer(before)
         link = {} if before is None else {"continues": link_behind(before)}
-        driver = await self._create(plan, run_id, given, who, {**link, "turn": FrozenMap(freeze(said.to_body()))})
+        driver = await self._create(plan, run_id, values, who, {**link, "turn": FrozenMap(freeze(said.to_body()))})
         if driver is None:
             await self._require_unpruned(run_id)
             raise RunTaken(f"there is a run `{run_id}` already")
@@ -341,7 +341,7 @@ class ExecutionVM(Migrations):
         note = {"limits": self._limits, "run": run, **who, **limit_note(plan, start)}
         driver = Driver(setup, plan, run, before(plan), _NO_ENTRY, _NO_LEASE)
         body = {"inputs": FrozenMap(inputs), **plan.start, **more}
-        driver.record((unsealed if plan.has_sensitive else event)("started", body, note), start)
+        driver.record((unsealed if plan.has_sensitive else make_event)("started", body, note), start)
         first = driver.pending[0][2]
         size = len(first.record)
         if plan.has_sensitive:  # the record has references in place of values

@@ -34,11 +34,17 @@ def seen_by(plan: Plan, state: State, number: int) -> State:
     return seen._replace(monitors=plan.watch.shared(own.monitors, state.monitors, owner_of(plan, fork, number)))
 
 
-def owed(state: State) -> int:
+def unpaid_attempts(state: State) -> int:
     """Return how many attempts are to come for which the budget has not paid: those of calls that are tried again."""
     if state.fork is None:
         return sum([call.phase == READY and call.attempt > 0 for call in state.calls or ()])
-    return sum([owed(own) for number in state.fork.running if (own := state.fork.branches[number].state) is not None])
+    return sum(
+        [
+            unpaid_attempts(own)
+            for number in state.fork.running
+            if (own := state.fork.branches[number].state) is not None
+        ]
+    )
 
 
 def after_branch(plan: Plan, state: State, number: int, own: State) -> State:
@@ -112,10 +118,10 @@ def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
     raise MisfitError(f"an event is in the frame {frame}, which is not open")
 
 
-def number_at(state: State, happened: Event) -> int | None:
+def number_at(state: State, event: Event) -> int | None:
     """Return the branch of a state in which an event happens; None for one that starts, and where none runs."""
-    frame, depth = happened.body.get("frame", ()), len(state.frames) + 1
-    if state.fork is None or (happened.kind == "item" and len(frame) == depth):
+    frame, depth = event.body.get("frame", ()), len(state.frames) + 1
+    if state.fork is None or (event.kind == "item" and len(frame) == depth):
         return None
     return state.fork.names.get(frame[:depth])
 
@@ -139,9 +145,9 @@ def leaves(plan: Plan, state: State) -> Iterator[State]:
         yield from leaves(plan, seen_by(plan, state, number))
 
 
-def seen_at(plan: Plan, state: State, happened: Event) -> State:
+def seen_at(plan: Plan, state: State, event: Event) -> State:
     """Return the state as an event sees it: in the frame where it happened, or around it where that starts with it."""
-    if state.fork is None or "step" not in happened.body:
+    if state.fork is None or "step" not in event.body:
         return state
-    frame = tuple(map(tuple, happened.body.get("frame", ())))
-    return within(plan, state, frame[:-1] if happened.kind == "item" else frame)
+    frame = tuple(map(tuple, event.body.get("frame", ())))
+    return within(plan, state, frame[:-1] if event.kind == "item" else frame)

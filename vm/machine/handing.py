@@ -81,8 +81,8 @@ def unread(chain: Sequence[History], policies: Iterable[Policy], reads: Mapping[
 
     A condition that reads what is undefined forbids the start; only one that asks `defined` could be misled.
     """
-    asked = {name for policy in policies for text in _conditions(policy) for name in _asked_for(text, chain[-1])}
-    for name in sorted(asked):
+    names = {name for policy in policies for text in _conditions(policy) for name in _names_in_defined(text, chain[-1])}
+    for name in sorted(names):
         for history in chain:
             if name in readable(history) and reads.get(name) != name:
                 return f"a rule asks whether `{name}` is defined, and run `{history.run}` has it: read it, too"
@@ -94,7 +94,7 @@ def _conditions(policy: Policy) -> Iterator[str]:
     yield from (entry.when for entry in policy.allow or () if entry.when is not None)
 
 
-def _asked_for(text: str, last: History) -> Iterator[str]:
+def _names_in_defined(text: str, last: History) -> Iterator[str]:
     """Yield the variables and outputs of which a condition asks whether they are defined."""
     try:
         tree = parse(text, last.plan.program.language)
@@ -138,10 +138,10 @@ def stated_type(last: History, source: str) -> TypeSpec | None:
     if source in last.plan.input_types:
         return last.plan.input_types[source]
     step, _, what = source.partition(".")
-    given = (
+    specs = (
         [names.outputs[step]] if what == "output" and step in names.outputs else list(names.variables.get(source, ()))
     )
-    return typing.effective(given[0]) if len(given) == 1 else None
+    return typing.effective(specs[0]) if len(specs) == 1 else None
 
 
 def _word(value: Any) -> str:

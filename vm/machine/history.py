@@ -86,19 +86,19 @@ def erased_references(records: Sequence[Record]) -> set[str]:
 def fold(plan: Plan, events: Sequence[Event]) -> State:
     """Return the state after events; raises JournalError if one does not fit."""
     state = before(plan)
-    for number, happened in enumerate(events):
-        state = applied(plan, state, happened, number)
+    for number, event in enumerate(events):
+        state = applied(plan, state, event, number)
     return state
 
 
-def applied(plan: Plan, state: State, happened: Event, number: int) -> State:
+def applied(plan: Plan, state: State, event: Event, number: int) -> State:
     """Return the state after event `number`; raises JournalError if it does not fit."""
     try:
-        return apply(plan, state, happened)
+        return apply(plan, state, event)
     except MisfitError as error:
         raise JournalError(f"record {number}: {error}; see `stepward verify`") from None
     except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError):
-        raise JournalError(f"record {number} is no `{happened.kind}` of this program; see `stepward verify`") from None
+        raise JournalError(f"record {number} is no `{event.kind}` of this program; see `stepward verify`") from None
 
 
 def load(
@@ -133,10 +133,10 @@ def unfold(
     body = records[0].body
     try:
         later = [record.body for record in records if record.kind == "governed"]
-        terms = tuple((_names(said["policies"]), _names(said["waived"])) for said in later)
+        terms = tuple((_names(terms_body["policies"]), _names(terms_body["waived"])) for terms_body in later)
         (program,) = _names([body["program"]])
         documents = program, _names(body["policies"]), _names(body["waived"]), terms, body.get("patterns")
-        gone = erased_references(records)
+        erased = erased_references(records)
     except (KeyError, TypeError):
         raise JournalError(f"a record of run `{run}` does not name what it must; see `stepward verify`") from None
     if documents[-1] not in (None, RE2):
@@ -147,7 +147,7 @@ def unfold(
     asks = (plan.has_sensitive or plan.suspends) and not is_blind
     stored = journal.vault.get(run) if asks else {}
     secrets = {name: secret for name, secret in stored.items() if type(secret) is bytes}
-    unseal = _as_gone if is_blind else unsealer(secrets, gone)
+    unseal = _as_gone if is_blind else unsealer(secrets, erased)
     events = tuple(event_of(record, unseal) for record in records)
     return History(run, plan, records, events, before(plan), last, secrets)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepward.vm.journal.records import NO_DIGEST
-from stepward.vm.machine.bodies import again, begin_item, begun, errors_of, joined_trace, output_of
+from stepward.vm.machine.bodies import again, begin_item, each_started, errors_of, joined_trace, output_of
 from stepward.vm.machine.events import Event
 from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.keys import shown
@@ -30,15 +30,15 @@ def opened(plan: Plan, state: State, event: Event) -> State:
     step = step_of(plan, state, event.body)
     if step.position not in plan.bodies:
         raise MisfitError(f"`{step.id}` has no items")
-    return noticed(plan, begun(plan, state, step, event, traced(state.trace, event)), step.position)
+    return noticed(plan, each_started(plan, state, step, event, traced(state.trace, event)), step.position)
 
 
 def item(plan: Plan, state: State, event: Event) -> State:
     """Apply the start of an item."""
-    each, said = _each(plan, state, event), event.body["frame"]
+    each, recorded = _each(plan, state, event), event.body["frame"]
     name = (*state.frame, (plan.steps[each.at].id, each.visit, each.round, each.item))
-    if said != name or each.item >= len(each.items) or each.failed is not None:
-        raise MisfitError(f"`{shown(said, '')}` starts where another item is to")
+    if recorded != name or each.item >= len(each.items) or each.failed is not None:
+        raise MisfitError(f"`{shown(recorded, '')}` starts where another item is to")
     state = begin_item(plan, state, each, name, traced(NO_DIGEST, event))
     return noticed(plan, state, plan.bodies[each.at].next)
 
@@ -76,6 +76,6 @@ def joined_items(plan: Plan, state: State, event: Event) -> State:
         changes = [*output_changes(step, value), *carried, *errors]
         size = recorded_size(output)
     else:
-        gone = [(slot, UNDEFINED) for slot, _ in each.before]
-        changes, size = [*failure_changes(step, event.body["error"], name), *gone, *errors], 0
+        cleared = [(slot, UNDEFINED) for slot, _ in each.before]
+        changes, size = [*failure_changes(step, event.body["error"], name), *cleared, *errors], 0
     return leave(plan, state, step, event, transition, changes, size=size)

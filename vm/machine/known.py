@@ -88,28 +88,28 @@ class Known:
                 found[steps[at].id, name] = [ids[one] for one in sorted(before)]
         return found
 
-    def _places(self, happened: Event) -> list[FrameName]:
+    def _places(self, event: Event) -> list[FrameName]:
         """Return the branches and items at once around an event, from the outside in; the run itself is the first."""
-        frame = tuple(map(tuple, happened.body.get("frame", ()))) if self._beside else ()
+        frame = tuple(map(tuple, event.body.get("frame", ()))) if self._beside else ()
         return [(), *(frame[: end + 1] for end, one in enumerate(frame) if one[0] in self._beside)]
 
-    def _own(self, happened: Event) -> Scope:
-        return self._scopes.setdefault(self._places(happened)[-1], Scope())
+    def _own(self, event: Event) -> Scope:
+        return self._scopes.setdefault(self._places(event)[-1], Scope())
 
-    def _within(self, happened: Event) -> list[FrameName]:
+    def _within(self, event: Event) -> list[FrameName]:
         """Return the branches and items at once that are open within the frame of an event."""
-        frame = tuple(map(tuple, happened.body.get("frame", ())))
+        frame = tuple(map(tuple, event.body.get("frame", ())))
         return [one for one in self._scopes if len(one) > len(frame) and one[: len(frame)] == frame]
 
-    def _seen(self, happened: Event) -> list[Scope]:
+    def _seen(self, event: Event) -> list[Scope]:
         """Return what counts for a record: what is known around it, in what came before it, and in what it joins.
 
         A delivery comes when nothing goes on beside it, so that all counts.
         """
-        if len(self._scopes) == 1 or happened.kind in DELIVERIES:
+        if len(self._scopes) == 1 or event.kind in DELIVERIES:
             return list(self._scopes.values())
-        found = self._within(happened) if happened.kind == "joined" else []
-        for place in self._places(happened):
+        found = self._within(event) if event.kind == "joined" else []
+        for place in self._places(event):
             found.append(place)
             step, name = (place[-1][0], place[-1][-1]) if place else ("", "")
             found += [(*place[:-1], (*place[-1][:-1], one)) for one in self._earlier.get((step, str(name)), ())]
@@ -125,7 +125,7 @@ class Known:
         return {step.id: step.returns for step in self._plan.steps if step.is_computed}
 
     @cached_property
-    def _taken(self) -> dict[str, dict[str, TypeSpec]]:
+    def _sensitive_inputs(self) -> dict[str, dict[str, TypeSpec]]:
         """The types of inputs of called programs that mark something, by the step that calls and by the variable."""
         calls = [step.step for step in self._plan.steps if isinstance(step.step, InvokeStep)]
         return {
@@ -133,87 +133,87 @@ class Known:
             for call in calls
         }
 
-    def learn(self, happened: Event) -> None:
+    def learn(self, event: Event) -> None:
         """Add the sensitive values of the next record of the run."""
-        body, own = happened.body, self._own(happened)
-        if happened.kind == "started":
+        body, own = event.body, self._own(event)
+        if event.kind == "started":
             types = self._plan.input_types
             for name, value in body["inputs"].items():
                 own.note(sensitive_leaves(value, types.get(name)))
-        elif happened.kind == "assigned":
+        elif event.kind == "assigned":
             own.note((text, True) for text in _sealed_numbers(tuple(body["values"].values())))
             if body["step"] in self._computing:
                 (value,) = body["values"].values()
                 own.note(sensitive_leaves(value, self._computing[body["step"]]))
-        elif happened.kind == "opened":
-            given = body.get("carry", {})
-            own.note((text, True) for text in _sealed_numbers(tuple(given.values())))
-            for name, spec in self._taken.get(body["step"], {}).items():
-                own.note(sensitive_leaves(given[name], spec))
-        elif happened.kind == "joined":
-            for place in self._within(happened):
+        elif event.kind == "opened":
+            carry = body.get("carry", {})
+            own.note((text, True) for text in _sealed_numbers(tuple(carry.values())))
+            for name, spec in self._sensitive_inputs.get(body["step"], {}).items():
+                own.note(sensitive_leaves(carry[name], spec))
+        elif event.kind == "joined":
+            for place in self._within(event):
                 ended = self._scopes.pop(place)
                 ended.leave()
                 own.note((text, spellings is not None) for text, spellings in ended.before.items())
-        elif brings_output(happened):
+        elif brings_output(event):
             own.bring(body["step"], sensitive_leaves(body["output"], self._calls[body["step"]].returns))
         if own.now and body.keys() & _LEAVING:
             own.leave()
 
-    def _siblings(self, happened: Event) -> dict[str, Spellings | None]:
+    def _siblings(self, event: Event) -> dict[str, Spellings | None]:
         """Return the values of siblings that count for a record: for an attempt, of those that the call depends on."""
-        if happened.kind != "attempt":
-            return {text: one for scope in self._seen(happened) for text, one in scope.now.items()}
-        own = self._own(happened)
-        before = self._calls[happened.body["step"]].before if own.by_call else ()
+        if event.kind != "attempt":
+            return {text: one for scope in self._seen(event) for text, one in scope.now.items()}
+        own = self._own(event)
+        before = self._calls[event.body["step"]].before if own.by_call else ()
         return {text: own.now[text] for name in sorted(before) for text in own.by_call.get(name, ())}
 
-    def veiled(self, happened: Event) -> Any:
+    def veiled(self, event: Event) -> Any:
         """Return the output of an event; its parts that repeat a sensitive value become Secrets."""
-        output, call = happened.body["output"], self._calls[happened.body["step"]]
+        output, call = event.body["output"], self._calls[event.body["step"]]
         if call.allowed is not None:
             return output
-        for scope in self._seen(happened):
+        for scope in self._seen(event):
             output = veiled(output, call.returns, scope.searched) if scope.searched else output
-        siblings = self._searched_for(happened)
+        siblings = self._searched_for(event)
         return veiled(output, call.returns, siblings) if siblings else output
 
-    def _searched_for(self, happened: Event) -> Searched:
+    def _searched_for(self, event: Event) -> Searched:
         found = Searched()
-        for spellings in self._siblings(happened).values():
+        for spellings in self._siblings(event).values():
             if spellings is not None:
                 found.add(spellings)
         return found
 
-    def redacted(self, text: str, happened: Event) -> str:
+    def redacted(self, text: str, event: Event) -> str:
         """Return a text of a record without the sensitive values that count for it."""
-        before = [one for scope in self._seen(happened) for one in scope.before]
-        return redacted(text, [*before, *self._siblings(happened)])
+        before = [one for scope in self._seen(event) for one in scope.before]
+        return redacted(text, [*before, *self._siblings(event)])
 
     def are_in(self, text: str) -> bool:
         """Return whether a text repeats a sensitive value of the run, in any spelling."""
         known = [one for scope in self._scopes.values() for one in (*scope.before, *scope.now)]
         return bool(known) and redacted(text, known) != text
 
-    def redacted_value(self, value: Any, happened: Event) -> Any:
+    def redacted_value(self, value: Any, event: Event) -> Any:
         """Return the request of a suspended tool without the sensitive values, in its texts, numbers and keys."""
         if isinstance(value, str):
-            return self.redacted(value, happened)
+            return self.redacted(value, event)
         if isinstance(value, dict):
-            items = ((key, self.redacted_value(item, happened)) for key, item in value.items())
-            return FrozenMap((self.redacted(key, happened), item) for key, item in items)
+            items = ((key, self.redacted_value(item, event)) for key, item in value.items())
+            return FrozenMap((self.redacted(key, event), item) for key, item in items)
         if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            searched = [*(scope.searched for scope in self._seen(happened)), self._searched_for(happened)]
+            searched = [*(scope.searched for scope in self._seen(event)), self._searched_for(event)]
             return REDACTED if any(one.repeats(value) for one in searched) else value
         if isinstance(value, tuple):
-            return tuple(self.redacted_value(item, happened) for item in value)
+            return tuple(self.redacted_value(item, event) for item in value)
         return value
 
 
-def brings_output(happened: Event) -> bool:
+def brings_output(event: Event) -> bool:
     """Return whether an event brings an output from outside; a `fallback` comes from the program."""
-    body = happened.body
-    return happened.kind in FROM_OUTSIDE and body.get("kind") == "success" and "output" in body
+    body = event.body
+    return event.kind in FROM_OUTSIDE and body.get("kind") == "success" and "output" in body
 
 
 def sensitive_leaves(value: Any, spec: TypeSpec | None, *, inside: bool = False) -> Iterator[tuple[str, bool]]:

@@ -49,15 +49,15 @@ class Memory:
                 if number is not None:
                     self.asked.pop(number, None)
             self._under_way = under_way
-        running, branches, asked = fork.running, fork.branches, self.asked
+        running, branches, known_branches = fork.running, fork.branches, self.asked
         if running is not self._running:
             for number in set(self._running).difference(running):
-                for known in (asked, self.events, self.calls, self.inner):
+                for known in (known_branches, self.events, self.calls, self.inner):
                     known.pop(number, None)
             self._running = running
         found = []
         for number in running:
-            if asked.get(number) is not branches[number]:
+            if known_branches.get(number) is not branches[number]:
                 found.append(number)
         return found
 

@@ -75,7 +75,7 @@ class Migrations(Retention):
         """
         chain = await self._io(self._chain_to, run_id)
         version = self._version(program, grant)
-        return _told(chain, version, await self._proved(chain, version))
+        return _migration_of(chain, version, await self._proved(chain, version))
 
     async def migrate(
         self,
@@ -110,7 +110,7 @@ class Migrations(Retention):
             await driver.flush()
         finally:
             await self._io(self.journal.release, driver.lease)
-        return _told(chain, version, rehearsal)
+        return _migration_of(chain, version, rehearsal)
 
     def _version(self, program: Program, grant: Mapping[str, Any]) -> Version:
         return Version(program, Plan(program).digest, checked_grant(grant))
@@ -156,13 +156,13 @@ class Migrations(Retention):
         program, reads, policies = departure(chain, version, [*known, *present])
         plan = Plan(program, policies)
         self._require_tools(plan)
-        given, continues = handed_over(chain, plan, reads, version.granted)
+        inputs, continues = handed_over(chain, plan, reads, version.granted)
         note = found.records[0].note
         who: dict[str, Any] = {name: note[name] for name in ("by", "envelope") if name in note}
         for policy in policies:
             await self._io(self.journal.put_document, policy_digest(policy), document_of(policy))
         run = id_after([one.run for one in chain])
-        driver.successor = await self._create(plan, run, given, who, {"continues": continues})
+        driver.successor = await self._create(plan, run, inputs, who, {"continues": continues})
 
     async def _drive(self, driver: Driver) -> Run:
         """Drive a run until it stops, and the run behind it if it moves to another version."""
@@ -174,15 +174,15 @@ class Migrations(Retention):
         if following is None:
             chain = [*await self._io(chain_before, found, self._read), found]
             name = id_after([one.run for one in chain])
-            taken = await self._take(name)
-            if taken is None:
+            lease_and_run = await self._take(name)
+            if lease_and_run is None:
                 return run_of(await self._found(name))
-            following = taken[0]
+            following = lease_and_run[0]
         run = await self._drive(following)
         return await self.cancel(run.id) if found.state.is_cancelled else run
 
 
-def _told(chain: Sequence[History], version: Version, rehearsal: Rehearsal) -> Migration:
+def _migration_of(chain: Sequence[History], version: Version, rehearsal: Rehearsal) -> Migration:
     last = chain[-1]
     rules = [(policy.policy, rule.name) for policy in rehearsal.plan.policies for rule in policy.guardrails]
     return Migration(

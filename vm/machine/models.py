@@ -93,7 +93,7 @@ def parameters_of(model: Model) -> dict[str, Any]:
     return {"adapter": type(model).__qualname__, **(parameters if isinstance(parameters, Mapping) else {})}
 
 
-async def asked(model: Model, request: ModelRequest) -> ModelReply:
+async def reply_of(model: Model, request: ModelRequest) -> ModelReply:
     """Return the reply of a model, for adapters that ask another one; a `complete` that is not async gets a thread."""
     if is_async(model.complete):
         reply = model.complete(request)
@@ -138,19 +138,21 @@ class ScriptedModel:
     ) -> None:
         self.parameters = parameters
         self.script: dict[str, list[Scripted]] = {
-            step: list(said) if isinstance(said, list | tuple) and not isinstance(said, ModelReply) else [said]  # type: ignore[list-item]
-            for step, said in script.items()
+            step: list(replies)
+            if isinstance(replies, list | tuple) and not isinstance(replies, ModelReply)
+            else [replies]  # type: ignore[list-item]
+            for step, replies in script.items()
         }
         self.asked: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the next reply of the step, or raise it if it is an exception; raises ScriptError if there is none."""
-        said = self.script.get(request.step)
-        if not said:
+        replies = self.script.get(request.step)
+        if not replies:
             raise ScriptError(f"the script has no reply for `{request.step}`")
-        number = sum(1 for asked in self.asked if asked.step == request.step)
+        number = sum(1 for request_before in self.asked if request_before.step == request.step)
         self.asked.append(request)
-        reply = said[min(number, len(said) - 1)]
+        reply = replies[min(number, len(replies) - 1)]
         if isinstance(reply, Exception):
             raise reply
         return reply if isinstance(reply, ModelReply) else ModelReply(reply)

@@ -96,9 +96,9 @@ class Monitor:
 
     def within(self, memory: Any, before: Before) -> Any:
         """Return the memory at the start of a sub-step that depends on others, given the one at that of its step."""
-        came = [number for number, (_, sub), _ in self._comes.get(before.position, ()) if sub in before.succeeded]
+        succeeded = [number for number, (_, sub), _ in self._comes.get(before.position, ()) if sub in before.succeeded]
         stale = [number for sub in before.ended for number in self._stale_parts.get((before.position, sub), ())]
-        return self.automaton.left(memory, came, stale)
+        return self.automaton.left(memory, succeeded, stale)
 
     def _is_paid(self, part: Part, left: LeftStep) -> bool:
         """Return whether what has to follow a part started behind it, within its own parallel step."""
@@ -109,12 +109,12 @@ class Monitor:
 
     def left(self, memory: Any, left: LeftStep) -> Any:
         """Return the memory after a step was left."""
-        came = [
+        succeeded = [
             number
             for number, part, branch in self._comes.get(left.position, ())
             if part in left.succeeded and branch in (None, left.branch) and not self._is_paid(part, left)
         ]
-        return self.automaton.left(memory, came, self._stale.get(left.position, ()))
+        return self.automaton.left(memory, succeeded, self._stale.get(left.position, ()))
 
     def complaint(self, memory: Any, status: str, reason: str) -> str | None:
         """Return what did not follow in a run that ended, or None."""
@@ -139,12 +139,12 @@ class Watch:
             if monitor.owner is not None:
                 self.of_bodies[monitor.owner] = (*self.of_bodies.get(monitor.owner, ()), number)
         self._shared_at: dict[int, tuple[int, ...]] = {}
-        self.asked: dict[Part, tuple[int, ...]] = {}
+        self.guarded: dict[Part, tuple[int, ...]] = {}
         self.notified: dict[int, tuple[int, ...]] = {}
         self.first = tuple(monitor.automaton.first for monitor in self.monitors)
         for number, monitor in enumerate(self.monitors):
             for part in monitor.starts:
-                self.asked[part] = (*self.asked.get(part, ()), number)
+                self.guarded[part] = (*self.guarded.get(part, ()), number)
             for step in monitor.steps:
                 self.notified[step] = (*self.notified.get(step, ()), number)
 
@@ -155,7 +155,7 @@ class Watch:
 
         `before` is what comes before a sub-step that depends on others.
         """
-        for number in self.asked.get(part, ()):
+        for number in self.guarded.get(part, ()):
             monitor, memory = self.monitors[number], memories[number]
             why = monitor.objection(memory if before is None else monitor.within(memory, before), part, lookup)
             if why is not None:
@@ -164,10 +164,10 @@ class Watch:
 
     def performed(self, memories: tuple[Any, ...], part: Part) -> tuple[Any, ...]:
         """Return the memories after a part has started."""
-        if part not in self.asked:
+        if part not in self.guarded:
             return memories
         changed = list(memories)
-        for number in self.asked[part]:
+        for number in self.guarded[part]:
             changed[number] = self.monitors[number].performed(memories[number], part)
         return tuple(changed)
 
@@ -232,17 +232,17 @@ class Watch:
         if owner not in self.of_bodies:
             return ()
         found = [(self.monitors[number], memories[number]) for number in self.of_bodies[owner]]
-        return _told((monitor.name, monitor.complaint(memory, status, reason)) for monitor, memory in found)
+        return _with_reasons((monitor.name, monitor.complaint(memory, status, reason)) for monitor, memory in found)
 
     def complaints(self, memories: tuple[Any, ...], status: str, reason: str) -> tuple[tuple[str, str], ...]:
         """Return the `followed_by` rules that an ended run broke, with the reasons."""
-        return _told(
+        return _with_reasons(
             (monitor.name, monitor.complaint(memory, status, reason))
             for monitor, memory in zip(self.monitors, memories, strict=True)
         )
 
 
-def _told(found: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str], ...]:
+def _with_reasons(found: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, why) for name, why in found if why is not None)
 
 

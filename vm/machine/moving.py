@@ -33,7 +33,7 @@ from stepward.vm.machine.continuing import (
     derived_policies,
 )
 from stepward.vm.machine.due import first_wait
-from stepward.vm.machine.events import MOVED, Event, event
+from stepward.vm.machine.events import MOVED, Event, make_event
 from stepward.vm.machine.handing import readable, stated_type, type_of, values_read
 from stepward.vm.machine.history import History, applied, fold, stored_document
 from stepward.vm.machine.plan import Plan, Terms, policy_digest, successor_fields
@@ -175,7 +175,7 @@ def moved_event(last: History, version: Version, policies: Sequence[Policy], not
     }
     if version.granted:
         body["granted"] = dict(version.granted)
-    return event("moved", body, note)
+    return make_event("moved", body, note)
 
 
 def as_if_left(last: History, moved: Event) -> History:
@@ -186,13 +186,13 @@ def as_if_left(last: History, moved: Event) -> History:
         **place_of(state, step.id, visits_of(state, step)),
         **successor_fields(plan.steps, step.transitions["success"]),
     }
-    left = event("waited", leaving, {"time": state.due})
+    left = make_event("waited", leaving, {"time": state.due})
     if not state.due:
-        left = event("resumed", {"kind": "success", "output": None, **leaving})
+        left = make_event("resumed", {"kind": "success", "output": None, **leaving})
     events = list(last.events)
-    for happened in (moved, left):
-        state = applied(plan, state, happened, len(events))
-        events.append(happened)
+    for event in (moved, left):
+        state = applied(plan, state, event, len(events))
+        events.append(event)
     over = ended(plan, state, "CANCELLED", MOVED)
     state = applied(plan, state, over, len(events))
     return last._replace(events=(*events, over), state=state)
@@ -204,7 +204,7 @@ def rest_after(chain: Sequence[History], version: Version, unknown: Collection[s
     `unknown` are the references of values that are not known yet. Raises RunRefused if nothing could go on.
     """
     last = chain[-1]
-    moves = [happened for happened in last.events if happened.kind == "moved"]
+    moves = [event for event in last.events if event.kind == "moved"]
     types = {name: _type_data(last, name, is_known=name not in unknown) for name in readable(last)}
     sources = {source: name for source, name in _handed_on(chain).items() if source not in types}
     types |= {source: types[name] for source, name in sources.items()}
@@ -227,8 +227,10 @@ def _handed_on(chain: Sequence[History]) -> dict[str, str]:
     found: dict[str, str] = {}
     for before, history in pairwise(chain):
         reads = Start.of(history).reads if before.state.moved else {}
-        kept = {source: name for name, read in reads.items() for source, held in found.items() if held == read}
-        found = kept | {read: name for name, read in reads.items() if "." in read}
+        unchanged = {
+            source: name for name, read in reads.items() for source, source_read in found.items() if source_read == read
+        }
+        found = unchanged | {read: name for name, read in reads.items() if "." in read}
     return found
 
 
@@ -325,21 +327,21 @@ def move_misfit(chain: Sequence[History], found: History, journal: Journal) -> s
 
     `chain` are the runs before it.
     """
-    for number, happened in enumerate(found.events):
-        if happened.kind != "moved":
+    for number, event in enumerate(found.events):
+        if event.kind != "moved":
             continue
         then = _as_it_was(found, number)
         try:
-            version = version_of(journal, happened.body["program"], happened.body.get("granted", {}))
+            version = version_of(journal, event.body["program"], event.body.get("granted", {}))
             require_movable(then, version)
-            known = recorded(journal, happened)
+            known = recorded(journal, event)
             moved = moved_event(then, version, (), {})
             due = rehearsed([*chain, then], version, moved, known, narrows=False).plan.policies
         except ErasedError:
             continue  # the types of values can't be looked at any more
         except StepwardError as error:
             return f"record {number}: it can't move in this way: {error}"
-        if tuple(map(policy_digest, due)) != tuple(happened.body["policies"]):
+        if tuple(map(policy_digest, due)) != tuple(event.body["policies"]):
             return f"record {number}: the policies that it moves under are not those in which its rules are"
     return None
 
@@ -353,7 +355,7 @@ def recorded(journal: Journal, moved: Event) -> list[Policy]:
 def _as_it_was(found: History, number: int) -> History:
     """Return a run as it was before a record: without the policies under which it came later."""
     plan, events = found.plan, found.events[:number]
-    count = sum(happened.kind == "governed" for happened in events)
+    count = sum(event.kind == "governed" for event in events)
     if count + 1 < len(plan.terms):
         plan = Plan(plan.program, plan.policies, sorted(plan.waived), plan.terms[1 : count + 1])
     return found._replace(plan=plan, events=events, state=fold(plan, events))
@@ -361,4 +363,4 @@ def _as_it_was(found: History, number: int) -> History:
 
 def last_move(last: History) -> Event | None:
     """Return the newest record `moved` of a run, or None."""
-    return next((happened for happened in reversed(last.events) if happened.kind == "moved"), None)
+    return next((event for event in reversed(last.events) if event.kind == "moved"), None)

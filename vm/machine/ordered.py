@@ -45,7 +45,7 @@ class Driver(Protocol):
     async def flush(self) -> None:
         """Append the pending records."""
 
-    def record(self, happened: Event, at: int = 0, own: State | None = None) -> State:
+    def record(self, event: Event, at: int = 0, own: State | None = None) -> State:
         """Apply an event to the run, or to the state of a branch, and add its record to the next commit."""
 
     def put(self, state: State) -> None:
@@ -128,7 +128,7 @@ class _Members:
     def _has_room(self) -> bool:
         return not self.driver.stops() and len(self.driver.pending) < MAX_PENDING
 
-    def _record(self, happened: Event, under_way: UnderWay) -> None:
+    def _record(self, event: Event, under_way: UnderWay) -> None:
         """Record an event, and what comes next in the branch where it happened, as long as that is an event, too.
 
         The branch was the first one with an event, and its siblings do nothing new until something has changed that
@@ -136,11 +136,11 @@ class _Members:
         back into that of the run once.
         """
         driver, plan, state, memory = self.driver, self.driver.plan, self.driver.state, self.driver.memory
-        number = number_at(state, happened)
+        number = number_at(state, event)
         if number is None or memory is None or plan.waits or plan.one_by_one:
-            driver.record(happened)
+            driver.record(event)
             return
-        own, action = seen_by(plan, state, number), cast(Action | None, happened)
+        own, action = seen_by(plan, state, number), cast(Action | None, event)
         rules = own.monitors
         try:
             while type(action) is Event and "ends" not in action.body:

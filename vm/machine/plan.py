@@ -332,16 +332,16 @@ class Plan:
 
     def is_counted(self, step: StepPlan) -> bool:
         """Return whether a rule that siblings share is about the starts of a step in a branch."""
-        return step.is_in_branch and step.part in self.watch.asked
+        return step.is_in_branch and step.part in self.watch.guarded
 
     def _inputs(self) -> dict[str, Source]:
         if self.program.inputs is not None:
             return {name: Source("input", name, ("inputs", name)) for name in self.program.inputs}
         found: dict[str, Source] = {}
         for names in self._references():
-            meant = self.meaning.names.meaning(names)
-            if meant is not None and meant.sources[0].kind == "input":
-                found[meant.sources[0].name] = meant.sources[0]
+            resolution = self.meaning.names.meaning(names)
+            if resolution is not None and resolution.sources[0].kind == "input":
+                found[resolution.sources[0].name] = resolution.sources[0]
         return dict(sorted(found.items()))
 
     def _references(self) -> Iterator[Names]:

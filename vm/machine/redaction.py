@@ -57,10 +57,10 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 def _escaped(secret: str) -> Iterator[str]:
     """Yield a text as `repr`, `ascii` and JSON write it, the last one also with PHP's `\\/`."""
-    for said in (repr(secret)[1:-1], ascii(secret)[1:-1]):
-        yield from (said, said.replace("'", "\\'"))
-    for said in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
-        yield from (said, said.replace("/", "\\/"))
+    for escaped in (repr(secret)[1:-1], ascii(secret)[1:-1]):
+        yield from (escaped, escaped.replace("'", "\\'"))
+    for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        yield from (escaped, escaped.replace("/", "\\/"))
 
 
 def _is_escaped(text: str, secrets: Iterable[str]) -> bool:
@@ -94,10 +94,10 @@ class Spellings(NamedTuple):
     `whole` is the case-folded value, and `grouped` that without separators of groups. `whole` is searched for in a
     case-folded text, `joined` in that without separators, and `base64` in the original text. `halves` are the first
     and the last half of `whole`, then those of `grouped`. A text of fewer than `least` characters has none of these.
-    `said` is the value before case folding, with and without separators.
+    `unfolded` is the value before case folding, with and without separators.
     """
 
-    said: tuple[str, str]
+    unfolded: tuple[str, str]
     whole: str
     grouped: str
     joined: tuple[str, ...]
@@ -109,17 +109,17 @@ class Spellings(NamedTuple):
     def of(cls, secret: str) -> Spellings | None:
         """Return the spellings of a value; None if it is too short or has only separators."""
         marked = _marked(secret)
-        said = (marked, _joined(marked))
-        whole, grouped = (one.casefold() for one in said)
+        unfolded = (marked, _joined(marked))
+        whole, grouped = (one.casefold() for one in unfolded)
         if len(secret) < MIN_LENGTH or not grouped:
             return None
         data = secret.encode()
         joined = (data.hex(), grouped) if len(grouped) >= MIN_LENGTH else (data.hex(),)
         encoded = tuple(_in_base64(data))
         # Half of a value is half of its own characters: case folding makes two of `ß`.
-        halves = tuple(half for one in said for half in _halves(one))
+        halves = tuple(half for one in unfolded for half in _halves(one))
         least = min(map(len, (whole, *joined, *encoded, *halves)))
-        return cls(said, whole, grouped, joined, encoded, halves, least)
+        return cls(unfolded, whole, grouped, joined, encoded, halves, least)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class _Text(NamedTuple):
 
     def has_any_half(self, secret: Spellings) -> bool:
         """Return whether the text has half of a value, from any place in it."""
-        places = zip(secret.said, (self.folded, self.joined), strict=True)
+        places = zip(secret.unfolded, (self.folded, self.joined), strict=True)
         return any(_has_any_half(text, value) for value, texts in places for text in texts)
 
     def has_masked(self, secret: Spellings) -> bool:

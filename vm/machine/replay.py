@@ -176,9 +176,9 @@ def _turn_faults(journal: Journal, found: History, read: Load) -> list[Fault]:
 def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
     """Return a fault for each receipt that contradicts the records of a run, which are in order."""
     faults: list[Fault] = []
-    wanted = {receipt.seq for receipt in receipts}
-    once = _states(found.plan, map(as_once_traced, found.events), wanted)
-    states = _states(found.plan, found.events, wanted)
+    numbers = {receipt.seq for receipt in receipts}
+    once = _states(found.plan, map(as_once_traced, found.events), numbers)
+    states = _states(found.plan, found.events, numbers)
     for receipt in sorted(receipts, key=lambda receipt: receipt.seq):
         state, traces = states[receipt.seq], (states[receipt.seq].trace, once[receipt.seq].trace)
         for name, says, are_so in (
@@ -191,12 +191,12 @@ def misreports(found: History, receipts: Sequence[Receipt]) -> list[Fault]:
     return faults
 
 
-def _states(plan: Plan, events: Iterable[Event], wanted: Collection[int]) -> dict[int, State]:
+def _states(plan: Plan, events: Iterable[Event], numbers: Collection[int]) -> dict[int, State]:
     """Return the states after some of the events, by number."""
     state, states = before(plan), {}
-    for number, happened in enumerate(events):
-        state = apply(plan, state, happened)
-        if number in wanted:
+    for number, event in enumerate(events):
+        state = apply(plan, state, event)
+        if number in numbers:
             states[number] = state
     return states
 
@@ -207,26 +207,26 @@ def misfits(found: History) -> list[Fault]:
     Raises JournalError for records that do not fit together.
     """
     plan, run, state, once = found.plan, found.run, before(found.plan), SizedOnce(found)
-    for number, happened in enumerate(found.events):
-        after = applied(plan, state, happened, number)
+    for number, event in enumerate(found.events):
+        after = applied(plan, state, event, number)
         try:
             if number:
-                why = _misfit(plan, run, state, happened) and _misfit(plan, run, once.before(number), happened)
+                why = _misfit(plan, run, state, event) and _misfit(plan, run, once.before(number), event)
             else:
-                why = _start_misfit(plan, happened) or start_misfit(plan, happened.note, found.records[0].at)
+                why = _start_misfit(plan, event) or start_misfit(plan, event.note, found.records[0].at)
         except ErasedError:  # it can't be checked, as in `_misfit`
             why = None
         except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError):
-            why = f"it is no `{happened.kind}` of this program"
+            why = f"it is no `{event.kind}` of this program"
         state = after
         if why is not None:
             return [Fault(found.run, number, f"record {number}: {why}", FORGED)]
     return []
 
 
-def _start_misfit(plan: Plan, happened: Event) -> str | None:
+def _start_misfit(plan: Plan, event: Event) -> str | None:
     """Return why no machine would write this first record, or None: its fields, inputs and waivers are checked."""
-    body, limits = happened.body, happened.note["limits"]
+    body, limits = event.body, event.note["limits"]
     if not START_FIELDS <= body.keys() <= START_FIELDS | {"patterns", "continues", "turn"}:
         return "its fields are not those of a start"
     if len(limits) != len(Limits._fields) or any(type(limit) is not int for limit in limits):
@@ -245,58 +245,58 @@ def _waiver_misfit(plan: Plan, policies: Iterable[Policy], waived: Iterable[str]
     return next((f"no policy waives `{rule}`" for rule in waived if rule not in known), None)
 
 
-def _misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
+def _misfit(plan: Plan, run: str, state: State, event: Event) -> str | None:
     """Return why the machine would not have written this record here, or None."""
-    kind, whole = happened.kind, state
-    state = seen_at(plan, state, happened)
+    kind, whole = event.kind, state
+    state = seen_at(plan, state, event)
     within = {"frame"} if state.frames and kind != "governed" else set()
-    if kind in FIELDS and happened.body.keys() != FIELDS[kind] | within:
+    if kind in FIELDS and event.body.keys() != FIELDS[kind] | within:
         return f"its fields are not those of `{kind}`"
     if kind == "moved":
-        is_whole = MOVE_FIELDS - {"granted"} <= happened.body.keys() <= MOVE_FIELDS
+        is_whole = MOVE_FIELDS - {"granted"} <= event.body.keys() <= MOVE_FIELDS
         return None if is_whole else "its fields are not those of `moved`"
     if kind == "governed":
-        return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, happened.body["waived"])
+        return _waiver_misfit(plan, plan.terms[state.governed + 1].policies, event.body["waived"])
     if kind in FROM_OUTSIDE:
         return None
-    if kind == "ended" and happened.note:
-        return ending_misfit(plan, whole, happened)
-    if whole.fork is not None and "ends" in happened.body and kind not in DELIVERIES:  # it concerns all branches
-        return None if _is_decided(plan, whole, happened) else _undecided(happened)
+    if kind == "ended" and event.note:
+        return ending_misfit(plan, whole, event)
+    if whole.fork is not None and "ends" in event.body and kind not in DELIVERIES:  # it concerns all branches
+        return None if _is_decided(plan, whole, event) else _undecided(event)
     if kind in ("waited", "expired"):
-        due = overdue(plan, state._replace(is_cancelled=False), happened.note["time"])
-        is_so = due is not None and _matches(due, happened) and happened.note == due.note
-        return None if is_so else _undecided(happened)
+        due = overdue(plan, state._replace(is_cancelled=False), event.note["time"])
+        is_so = due is not None and _matches(due, event) and event.note == due.note
+        return None if is_so else _undecided(event)
     if kind in DELIVERIES:
-        return _delivery_misfit(plan, state, happened) or _output_misfit(plan, state, happened)
+        return _delivery_misfit(plan, state, event) or _output_misfit(plan, state, event)
     step = plan.steps[state.at]
     if step.order is not None and state.calls is not None and kind not in ("intent", "attempt", "doubt"):
-        return None if _is_decided(plan, state, happened) else _undecided(happened)
+        return None if _is_decided(plan, state, event) else _undecided(event)
     # Cancelling a run whose process died in a call ends the run: that event is decided, and no outcome of the call.
     if kind in ("intent", "attempt", "doubt") or (kind != "ended" and _is_open(state)):
-        return _call_misfit(plan, run, state, happened)
-    return None if _is_decided(plan, state, happened) else _undecided(happened)
+        return _call_misfit(plan, run, state, event)
+    return None if _is_decided(plan, state, event) else _undecided(event)
 
 
-def _undecided(happened: Event) -> str:
-    return f"the machine would not have written `{happened.kind}` of `{happened.body.get('step', '')}` here"
+def _undecided(event: Event) -> str:
+    return f"the machine would not have written `{event.kind}` of `{event.body.get('step', '')}` here"
 
 
-def _is_decided(plan: Plan, state: State, happened: Event) -> bool:
+def _is_decided(plan: Plan, state: State, event: Event) -> bool:
     """Return whether the machine decides an event in a state, or whether that can't be computed any more."""
-    if happened.kind == "item" and state.fork is not None:
+    if event.kind == "item" and state.fork is not None:
         decided: list[Action] = [branch_started(plan, state, number) for number in may_start(plan, state.fork)]
-        return any(type(action) is Event and _matches(action, happened) for action in decided)
+        return any(type(action) is Event and _matches(action, event) for action in decided)
     under_way = [_nobody]
-    if plan.steps[state.at].order is not None and happened.kind != "ended":
+    if plan.steps[state.at].order is not None and event.kind != "ended":
         under_way.append(open_calls)  # those that go on beside it
     decided = [decide(plan, state, subs(state)) for subs in under_way]
     if state.is_cancelled:  # the event may have been decided before the request to cancel
         before = state._replace(is_cancelled=False)
         decided += [decide(plan, before, subs(before)) for subs in under_way]
-    if any(type(action) is Event and _matches(action, happened) for action in decided):
+    if any(type(action) is Event and _matches(action, event) for action in decided):
         return True
-    return has_gone(happened.body) or _was_erased(state)
+    return has_gone(event.body) or _was_erased(state)
 
 
 def _nobody(state: State) -> UnderWay:  # noqa: ARG001
@@ -307,10 +307,10 @@ def _is_open(state: State) -> bool:
     return state.calls is not None and any(call_state.phase == OPEN for call_state in state.calls)
 
 
-def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
-    step, body = plan.steps[state.at], happened.body
+def _delivery_misfit(plan: Plan, state: State, event: Event) -> str | None:
+    step, body = plan.steps[state.at], event.body
     call = next((call for call in step.calls if call.id == body.get("step")), None)
-    verdict = happened.note["verdict"] if happened.kind == "reconciled" else "done"
+    verdict = event.note["verdict"] if event.kind == "reconciled" else "done"
     found = {name: value for name, value in body.items() if name != "output"}
     if step.is_stage:
         return "no call waits between items"
@@ -327,7 +327,7 @@ def _delivery_misfit(plan: Plan, state: State, happened: Event) -> str | None:
         return f"it does not say what a delivery of `{verdict}` says"
     if call is None or verdict != "done":
         return None
-    objection = two_people(plan, state, call, str(happened.note.get("by", "")))
+    objection = two_people(plan, state, call, str(event.note.get("by", "")))
     return None if objection is None else objection[1]
 
 
@@ -338,56 +338,60 @@ def _was_erased(state: State) -> bool:
     return any(has_gone(value) for chunk in state.slots for value in chunk)
 
 
-def _matches(decided: Event, happened: Event) -> bool:
-    if decided.kind != happened.kind or decided.body.keys() != happened.body.keys():
+def _matches(decided: Event, event: Event) -> bool:
+    if decided.kind != event.kind or decided.body.keys() != event.body.keys():
         return False
-    if decided.kind == "waiting" and dated(decided, happened.note["started"]).note != happened.note:  # type: ignore[union-attr]
+    if decided.kind == "waiting" and dated(decided, event.note["started"]).note != event.note:  # type: ignore[union-attr]
         return False
-    if decided.text and decided.text == happened.text:
+    if decided.text and decided.text == event.text:
         return True
-    return all(name == "error" or _same(value, happened.body[name]) for name, value in decided.body.items())
+    return all(name == "error" or _same(value, event.body[name]) for name, value in decided.body.items())
 
 
-def _same(decided: Any, happened: Any) -> bool:
-    return has_gone(happened) or same(opened(decided), opened(happened))
+def _same(decided: Any, event: Any) -> bool:
+    return has_gone(event) or same(opened(decided), opened(event))
 
 
-def _call_misfit(plan: Plan, run: str, state: State, happened: Event) -> str | None:
+def _call_misfit(plan: Plan, run: str, state: State, event: Event) -> str | None:
     step = plan.steps[state.at]
-    call = next((call for call in step.calls if call.id == happened.body.get("step")), None)
+    call = next((call for call in step.calls if call.id == event.body.get("step")), None)
     if call is None:
-        return f"`{happened.body.get('step')}` is called where `{step.id}` is to be performed"
-    made = None
+        return f"`{event.body.get('step')}` is called where `{step.id}` is to be performed"
+    prepared = None
     if state.calls is None:
         action = decide(plan, state)
         if state.is_cancelled and type(action) is Event:
             action = decide(plan, state._replace(is_cancelled=False))
-        made = next((made for made in action.calls if made.step == call.id), None) if type(action) is Calls else None
-        if made is None and not _was_erased(state):
+        prepared = (
+            next((prepared for prepared in action.calls if prepared.step == call.id), None)
+            if type(action) is Calls
+            else None
+        )
+        if prepared is None and not _was_erased(state):
             return f"the machine would not have called `{call.id}` here"
-    if happened.kind == "intent":
-        return _intent_misfit(plan, run, state, call, made or _prepared(plan, state, call), happened)
+    if event.kind == "intent":
+        return _intent_misfit(plan, run, state, call, prepared or _prepared(plan, state, call), event)
     call_state = FRESH if state.calls is None else state.calls[call.sub]
-    if happened.kind != "attempt":
-        is_left = call_state.phase == OPEN and happened.kind != "doubt"
+    if event.kind != "attempt":
+        is_left = call_state.phase == OPEN and event.kind != "doubt"
         return f"`{call.id}` has started, and nothing says what became of it" if is_left else None
-    due: CallState | Call | Event = call_state if call_state.phase == OPEN else made or _prepared(plan, state, call)
-    note = happened.note
+    due: CallState | Call | Event = call_state if call_state.phase == OPEN else prepared or _prepared(plan, state, call)
+    note = event.note
     if not isinstance(due, Event) and (note["attempt"], note["performance"]) != (due.attempt, due.performance):
         return f"the attempt of `{call.id}` is another one than the one that was due"
-    why = _cache_misfit(call, happened)
+    why = _cache_misfit(call, event)
     if why is not None:
         return why
-    return _outcome_misfit(plan, state, call, call_state, happened) or _output_misfit(plan, state, happened)
+    return _outcome_misfit(plan, state, call, call_state, event) or _output_misfit(plan, state, event)
 
 
-def _cache_misfit(call: CallPlan, happened: Event) -> str | None:
+def _cache_misfit(call: CallPlan, event: Event) -> str | None:
     """Return why a reply can't come from a cache, or None: its program says `cache`, and it costs nothing."""
-    note = happened.note
+    note = event.note
     if "cached" not in note:
         return None
     is_free = note["cached"] is True and note.get("tokens") == 0 and note.get("cost") == "0"
-    is_first = (happened.body["visit"], note["attempt"]) == (1, 1)
+    is_first = (event.body["visit"], note["attempt"]) == (1, 1)
     if is_free and is_first and isinstance(call.call, LlmCall) and call.call.cache:
         return None
     return f"the reply to `{call.id}` can't come from a cache in this way"
@@ -401,20 +405,20 @@ def _prepared(plan: Plan, state: State, call: CallPlan) -> Call | Event:
     return prepare(Visit(plan, state, step, visit), call, call_state)
 
 
-def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallState, happened: Event) -> str | None:
+def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallState, event: Event) -> str | None:
     """Return why an attempt can't have this outcome, or None: the program must allow each outcome.
 
     Whether a failed attempt may still have had its effect (`unknown`) can't be checked.
     """
-    kind, step = happened.body["kind"], plan.steps[state.at]
-    name = happened.body.get("error_name", "")
+    kind, step = event.body["kind"], plan.steps[state.at]
+    name = event.body.get("error_name", "")
     tries = max(call.tries(name, is_unknown=is_unknown) for is_unknown in ((True, False) if call.writes else (False,)))
     allowed = {
         "success": True,
         "failed": call.on_error != "skip",
         "skipped": call.on_error == "skip",
-        "fallback": call.has_fallback and same(call.call.fallback, happened.body.get("output")),
-        "again": happened.note["attempt"] - call_state.base < tries,
+        "fallback": call.has_fallback and same(call.call.fallback, event.body.get("output")),
+        "again": event.note["attempt"] - call_state.base < tries,
         "doubt": call.writes,
         "suspended": call.may_suspend,
     }
@@ -427,9 +431,9 @@ def _outcome_misfit(plan: Plan, state: State, call: CallPlan, call_state: CallSt
         transition = step.leaving(kind, name)
         due |= set() if transition is None else successor_fields(plan.steps, transition).keys()
     may = {"rule"} if call.is_model and "error" in due else {"unknown"} if kind == "again" and call.writes else set()
-    if not due <= happened.body.keys() <= due | may or happened.body.get("unknown", True) is not True:
+    if not due <= event.body.keys() <= due | may or event.body.get("unknown", True) is not True:
         return f"its fields are not those of an attempt that came to `{kind}`"
-    return _name_misfit(call, kind, name) or _due_misfit(call, call_state, happened) if plan.names_errors else None
+    return _name_misfit(call, kind, name) or _due_misfit(call, call_state, event) if plan.names_errors else None
 
 
 def _name_misfit(call: CallPlan, kind: str, name: str) -> str | None:
@@ -441,31 +445,29 @@ def _name_misfit(call: CallPlan, kind: str, name: str) -> str | None:
     return f"`{call.id}` can't fail with `{name}`" if is_named and name not in known else None
 
 
-def _due_misfit(call: CallPlan, call_state: CallState, happened: Event) -> str | None:
+def _due_misfit(call: CallPlan, call_state: CallState, event: Event) -> str | None:
     """Return why the next attempt is due, or a deadline passes, at another time than it says, or None."""
-    note, kind, due = happened.note, happened.body["kind"], None
+    note, kind, due = event.note, event.body["kind"], None
     if kind == "suspended" and call.deadline is not None:
         due = min(note["started"] + note["took"] + call.deadline, LARGEST)
-    elif kind == "again" and (entry := call.retry_of(happened.body["error_name"])) is not None:
+    elif kind == "again" and (entry := call.retry_of(event.body["error_name"])) is not None:
         due = due_after(entry, note["attempt"] - call_state.base, note["started"] + note["took"])
     return None if note.get("due") == due else f"what follows the attempt of `{call.id}` is due at another time"
 
 
-def _intent_misfit(
-    plan: Plan, run: str, state: State, call: CallPlan, ready: Call | Event, happened: Event
-) -> str | None:
+def _intent_misfit(plan: Plan, run: str, state: State, call: CallPlan, ready: Call | Event, event: Event) -> str | None:
     policies = plan.digests_under(state.governed)
-    if happened.body["tool"] != call.tool or tuple(happened.body["policies"]) != policies:
+    if event.body["tool"] != call.tool or tuple(event.body["policies"]) != policies:
         return f"the intent of `{call.id}` names another tool or policy"
     if isinstance(ready, Event):
         return None if _was_erased(state) else f"`{call.id}` can't start"
-    note = happened.note
+    note = event.note
     key = idempotency_key(plan.digest, run, call.id, ready.visit, ready.performance, state.frame)
     if (note["attempt"], note["performance"], note["key"]) != (ready.attempt, ready.performance, key):
         return f"the intent of `{call.id}` is of another attempt or performance, or has another key"
-    if not call.is_model and not _same(ready.args, happened.body["args"]):
+    if not call.is_model and not _same(ready.args, event.body["args"]):
         return f"`{call.id}` has other arguments than the program says"
-    if call.is_model and happened.body["args"]:
+    if call.is_model and event.body["args"]:
         return f"the call of the model in `{call.id}` has arguments"
     return _member_misfit(plan, state, call, ready)
 
@@ -480,8 +482,8 @@ def _member_misfit(plan: Plan, state: State, call: CallPlan, ready: Call) -> str
     return objection_to(plan, state, step, ready)
 
 
-def _output_misfit(plan: Plan, state: State, happened: Event) -> str | None:
-    body = happened.body
+def _output_misfit(plan: Plan, state: State, event: Event) -> str | None:
+    body = event.body
     if body.get("kind") != "success" or has_gone(body.get("output")):
         return None
     call = next((call for call in plan.steps[state.at].calls if call.id == body.get("step")), None)

@@ -66,11 +66,11 @@ class Retention(Claims):
                 with_values.append(one.run)
         if with_values:
             await self._io(self.journal.vault.erase_all, with_values)
-        done: list[Prunable] = []
+        outcomes: list[Prunable] = []
         for one in found:
             why = one.why or await self._io(self._prune_one, one.run, by)
-            done.append(one._replace(why=why, is_fault=one.is_fault or why == CHANGED))
-        return done
+            outcomes.append(one._replace(why=why, is_fault=one.is_fault or why == CHANGED))
+        return outcomes
 
     def _judge(self, row: Row, before: float, going: Collection[str]) -> Prunable | None:
         try:
@@ -106,7 +106,7 @@ class Retention(Claims):
         why = self._needed(history, ())
         if why is not None:
             return why
-        kept = Pruned(
+        pruned = Pruned(
             run,
             history.plan.program.name,
             history.plan.digest,
@@ -117,7 +117,7 @@ class Retention(Claims):
             self.clock.now(),
             by,
         ).signed(self._setup.key)
-        if kept.digests[-1] != history.last.digest or not self.journal.prune(kept.head, kept.to_bytes()):
+        if pruned.digests[-1] != history.last.digest or not self.journal.prune(pruned.head, pruned.to_bytes()):
             return CHANGED
         return None
 

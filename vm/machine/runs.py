@@ -22,7 +22,7 @@ from stepward.vm.machine.chains import chain_after, chain_before, link_misfit, l
 from stepward.vm.machine.continuing import Start, derived_policies
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.due import due_of
-from stepward.vm.machine.events import Event, entry_of, event
+from stepward.vm.machine.events import Event, entry_of, make_event
 from stepward.vm.machine.forks import leaves
 from stepward.vm.machine.history import History, load
 from stepward.vm.machine.keeping import Abandoned, LeaseKeeper
@@ -69,14 +69,16 @@ class Runs:
         """Ask the journal for a lease. If the caller is cancelled meanwhile, the lease is released."""
         if not self.journal.blocks or INLINE.get():
             return await self._io(function, *args)  # by way of `_io`: attacks kill the process before and behind it
-        asked = asyncio.ensure_future(self._io(function, *args))
+        lease_request = asyncio.ensure_future(self._io(function, *args))
         try:
-            return await asyncio.shield(asked)
+            return await asyncio.shield(lease_request)
         except asyncio.CancelledError:
-            while not asked.done():  # a thread can't be cancelled
+            while not lease_request.done():  # a thread can't be cancelled
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait({asked})
-            lease = None if asked.cancelled() or asked.exception() is not None else asked.result()
+                    await asyncio.wait({lease_request})
+            lease = (
+                None if lease_request.cancelled() or lease_request.exception() is not None else lease_request.result()
+            )
             if lease is not None:
                 await self._io(self.journal.release, lease)
             raise
@@ -235,8 +237,8 @@ class Runs:
             raise
         driver = Driver(self._setup, found.plan, run, found.state, found.last, lease)
         if found.plan.has_sensitive:
-            for happened in found.events:
-                driver.known.learn(happened)
+            for event in found.events:
+                driver.known.learn(event)
         if change is not None:
             driver.record(change)
         return driver, found
@@ -282,13 +284,13 @@ class Runs:
     async def _taken(self, run: str, *, past_any_lease: bool = False, performs: bool = True) -> tuple[Driver, History]:
         """Lease a run that exists and read it; raises RunBusy. `past_any_lease` ignores the lease of a wrong clock."""
         await self._found(run)
-        taken = await self._take(run, performs=performs)
-        if taken is None and past_any_lease:
+        lease_and_run = await self._take(run, performs=performs)
+        if lease_and_run is None and past_any_lease:
             until = await self._impossible_expiry(run)
-            taken = None if until is None else await self._take(run, until, performs=performs)
-        if taken is None:
+            lease_and_run = None if until is None else await self._take(run, until, performs=performs)
+        if lease_and_run is None:
             raise await self._busy(run)
-        return taken
+        return lease_and_run
 
     async def _impossible_expiry(self, run: str) -> float | None:
         """Return the end of a run's lease if it is beyond the longest possible one, else None."""
@@ -328,9 +330,9 @@ class Runs:
         found = await self._found(driver.run)
         if found.state.is_cancelled and not found.state.is_over:
             # The request came after the last append, while this driver still had the lease.
-            taken = await self._take(driver.run, performs=False)
-            if taken is not None:
-                return await self._drive(taken[0])
+            lease_and_run = await self._take(driver.run, performs=False)
+            if lease_and_run is not None:
+                return await self._drive(lease_and_run[0])
         return run_of(found, driver.held_by)
 
     def _hold_lease(self, lease: Lease, calls: list[Abandoned]) -> None:
@@ -350,19 +352,21 @@ class Runs:
     async def _refuse(self, run: str, what: str, why: str, who: Mapping[str, str]) -> None:
         """Record a refused delivery in the journal of the run."""
         body = {"what": what, "why": why}
-        await self._append(run, lambda state: event("refused", body, who) if state.refusals < MAX_REFUSALS else None)
+        await self._append(
+            run, lambda state: make_event("refused", body, who) if state.refusals < MAX_REFUSALS else None
+        )
 
     async def _append(self, run: str, make: Callable[[State], Event | None]) -> None:
         """Append an event that needs no lease, made by `make` from the state; nothing if it returns None."""
         while True:
             found = await self._found(run)
-            happened = make(found.state)
-            if happened is None:
+            event = make(found.state)
+            if event is None:
                 return
             self._require_signer(found)
             last, now = found.last, self.clock.now()
-            state = apply(found.plan, found.state, happened)
-            entry = entry_of(happened, last, now)
+            state = apply(found.plan, found.state, event)
+            entry = entry_of(event, last, now)
             key = self._setup.key
             signature = None if key is None else key.sign_head(run, entry.seq, entry.digest)
             try:

@@ -49,10 +49,10 @@ def start_misfit(plan: Plan, note: Mapping[str, Any], at: int) -> str | None:
     return None if is_so else "its time is not over when its program says"
 
 
-def ending_misfit(plan: Plan, state: State, happened: Event) -> str | None:
+def ending_misfit(plan: Plan, state: State, event: Event) -> str | None:
     """Return why a run did not end because its time was over, or None."""
-    time = happened.note.get("time")
+    time = event.note.get("time")
     is_so = type(time) is int and is_late(state._replace(is_cancelled=False), time)
     due = run_out(plan, state, time) if is_so else None  # type: ignore[arg-type]
-    is_so = due is not None and (due.text, due.note) == (happened.text, happened.note)
+    is_so = due is not None and (due.text, due.note) == (event.text, event.note)
     return None if is_so else "the time of the run was not over"

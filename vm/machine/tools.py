@@ -141,13 +141,13 @@ class FunctionTools:
         found = self._known.get(name) or self._find(name)
         assert found is not None, "a run without its tools is refused"
         function, waits, special = found
-        given = dict(args)
+        arguments = dict(args)
         if special:
             if "idempotency_key" in special:
-                given["idempotency_key"] = context.idempotency_key
+                arguments["idempotency_key"] = context.idempotency_key
             if "context" in special:
-                given.setdefault("context", context)
-        return function(**given) if waits else in_thread(function, given)
+                arguments.setdefault("context", context)
+        return function(**arguments) if waits else in_thread(function, arguments)
 
 
 def _is_own(functions: object, name: str, function: Any) -> bool:
@@ -171,7 +171,7 @@ def _special_parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(names) & {"idempotency_key", "context"}
 
 
-async def in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+async def in_thread(function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
     """Run a function that may block in a thread, and return its result.
 
     Each call has a daemon thread of its own: a call that hangs after its time-out must not keep the process alive.
@@ -192,7 +192,7 @@ async def in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> A
     def work() -> None:
         result, failure = None, None
         try:
-            result = context.run(function, **given)
+            result = context.run(function, **args)
         except BaseException as error:
             # Exceptions that end loops, tasks and processes can't be passed between threads.
             passes = isinstance(error, Exception) and not isinstance(error, StopIteration)

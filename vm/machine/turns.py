@@ -39,7 +39,7 @@ def is_turn(found: History) -> bool:
     return "turn" in found.records[0].body
 
 
-def said_of(found: History) -> TurnRequest:
+def turn_request_of(found: History) -> TurnRequest:
     """Return what a turn says of itself; raises TypeError or KeyError if that is malformed."""
     body = found.events[0].body["turn"]
     said = TurnRequest(body["text"], body.get("data", {}), body.get("signature"), body.get("max_steps"))
@@ -95,7 +95,7 @@ def turn_misfit(found: History, link: Continues | None, before: History | None) 
     at the head that is named is looked at elsewhere.
     """
     try:
-        said = said_of(found)
+        said = turn_request_of(found)
     except (TypeError, KeyError, AttributeError):
         return "it does not say in words of the format which turn it is"
     number = 1 if link is None else link.number + 1

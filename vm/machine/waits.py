@@ -14,7 +14,7 @@ from stepward.vm.language.steps import WaitStep
 from stepward.vm.language.steps.wait import LONGEST_WAIT, microseconds, moment
 from stepward.vm.machine.calls import place_of
 from stepward.vm.machine.data import filled
-from stepward.vm.machine.events import RUNNING, SUSPENDED, Action, Event, event
+from stepward.vm.machine.events import RUNNING, SUSPENDED, Action, Event, make_event
 from stepward.vm.machine.forks import MisfitError
 from stepward.vm.machine.leaving import enter, leave, step_of
 from stepward.vm.machine.plan import Plan, StepPlan, successor_fields
@@ -38,7 +38,7 @@ def enter_wait(plan: Plan, state: State, step: StepPlan, wait: WaitStep, visit: 
     if read is None:
         want = "a time of RFC 3339, up to the year 2199" if wait.field == "until" else f"a number, 0 to {LONGEST_WAIT}"
         raise EvaluationError(f"`{wait.field}` is not {want}")
-    return event("waiting", place_of(state, step.id, visit), {UNTIL if wait.field == "until" else FOR: read})
+    return make_event("waiting", place_of(state, step.id, visit), {UNTIL if wait.field == "until" else FOR: read})
 
 
 def dated(action: Action, now: int) -> Action:
@@ -54,7 +54,7 @@ def wait_over(plan: Plan, here: State, now: int) -> Event:
     """Return the event that ends a wait; `here` is the state as its frame sees it, `now` in microseconds."""
     step = plan.steps[here.at]
     leaving = successor_fields(plan.steps, step.transitions["success"])
-    return event("waited", {**place_of(here, step.id, visits_of(here, step)), **leaving}, {"time": now})
+    return make_event("waited", {**place_of(here, step.id, visits_of(here, step)), **leaving}, {"time": now})
 
 
 # -- the states after --------------------------------------------------------------------------------------------------

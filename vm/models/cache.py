@@ -52,7 +52,7 @@ def reply_key(
     `parameters` are what the model says of itself, frozen. `schema` is the type of the reply as plain data, or None.
     `settings` are what the step says of the model and of the call, frozen, or None.
     """
-    asked = {
+    request = {
         "allowed": None if allowed is None else list(allowed),
         "parameters": portable(parameters),
         "prompt": prompt,
@@ -60,12 +60,12 @@ def reply_key(
         "system": system,
         **({"settings": portable(settings)} if settings else {}),
     }
-    return sha256(KEY_TAG + canonical(asked).encode()).hexdigest()
+    return sha256(KEY_TAG + canonical(request).encode()).hexdigest()
 
 
-def write_entry(key: str, kept: CachedReply) -> bytes:
+def write_entry(key: str, reply: CachedReply) -> bytes:
     """Return the entry of a reply: canonical JSON with exact numbers, which also names its key."""
-    return canonical({"key": key, "model": kept.model, "reply": portable(kept.value), "v": VERSION}).encode()
+    return canonical({"key": key, "model": reply.model, "reply": portable(reply.value), "v": VERSION}).encode()
 
 
 def read_entry(key: str, entry: bytes) -> CachedReply:

@@ -103,13 +103,13 @@ async def _content(response: Any) -> bytes:
 
 def _pause(answer: _Answer) -> float | None:
     """Return the seconds after which a busy server wants to be asked again, or None."""
-    said = answer.headers.get("retry-after", "").strip()
-    if answer.status not in BUSY or not said:
+    retry_after = answer.headers.get("retry-after", "").strip()
+    if answer.status not in BUSY or not retry_after:
         return None
-    if said.isascii() and said.isdigit():
-        return float(said[:9])
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:9])
     try:
-        return max(parsedate_to_datetime(said).timestamp() - time.time(), 0.0)
+        return max(parsedate_to_datetime(retry_after).timestamp() - time.time(), 0.0)
     except (ValueError, TypeError, OverflowError):
         return None
 
@@ -125,14 +125,14 @@ def _accepted(answer: _Answer, key: str | None) -> Mapping[str, Any]:
     if status in (401, 403):  # such an answer may quote the key
         raise ModelFailed(f"the server refuses the key ({status})")
     if status != 200:
-        raise ModelFailed(f"the server refuses the request ({status}){_said(data, key)}")
+        raise ModelFailed(f"the server refuses the request ({status}){_error_words(data, key)}")
     if not is_json:
         what = f"`{_words(kind, key)}`" if kind else "something without a type"
         raise ModelFailed(f"the server answers with {what} and not with JSON; `base_url` often ends in `/v1`")
     if not isinstance(data, Mapping):
         raise ModelFailed("the answer of the server is no JSON object")
     if data.get("error"):
-        raise ModelFailed(f"the server answers with an error{_said(data, key)}")
+        raise ModelFailed(f"the server answers with an error{_error_words(data, key)}")
     return data
 
 
@@ -144,11 +144,11 @@ def _data(content: bytes) -> Any:
         return None
 
 
-def _said(data: Any, key: str | None) -> str:
+def _error_words(data: Any, key: str | None) -> str:
     """Return what an answer says of its error, for the end of a message."""
     error = data.get("error") if isinstance(data, Mapping) else None
-    said = error.get("message") if isinstance(error, Mapping) else error
-    return f": {_words(said, key)}" if isinstance(said, str) and said.strip() else ""
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return f": {_words(message, key)}" if isinstance(message, str) and message.strip() else ""
 
 
 def _words(text: str, key: str | None) -> str:

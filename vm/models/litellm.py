@@ -45,8 +45,8 @@ class LiteLLMModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the model's reply, with its tokens, its exact cost and the name of the model."""
         chat = chat_of(request, "schema" if self._takes_schemas() else "prompt")
-        sent = {"max_retries": 0, **self.options, **settings_of(request)}
-        response = await self._litellm.acompletion(model=self.model, messages=chat.messages, **sent, **chat.options)
+        settings = {"max_retries": 0, **self.options, **settings_of(request)}
+        response = await self._litellm.acompletion(model=self.model, messages=chat.messages, **settings, **chat.options)
         return ModelReply(
             chat.read(response.choices[0].message.content),
             _count(getattr(response, "usage", None), "total_tokens"),

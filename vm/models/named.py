@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, asked, parameters_of
+from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, parameters_of, reply_of
 from stepward.vm.models.refusals import ModelRefused
 
 
@@ -38,6 +38,6 @@ class NamedModels:
         """Return the reply of the model that the step wants; raises ModelFailed if there is none."""
         model = self._usual if request.model is None else self._named.get(request.model)
         if model is None:
-            wanted = "no name" if request.model is None else f"the name `{request.model}`"
-            raise ModelFailed(f"there is no model for a step with {wanted}")
-        return await asked(model, request._replace(model=None))
+            name = "no name" if request.model is None else f"the name `{request.model}`"
+            raise ModelFailed(f"there is no model for a step with {name}")
+        return await reply_of(model, request._replace(model=None))

@@ -82,9 +82,9 @@ class OpenAIModel:
         without a reply; ModelRefused if the key is gone.
         """
         chat = chat_of(request, self.structured)
-        said = settings_of(request, next((name for name in LIMITS if name in self._body), LIMITS[-1]))
-        sent = {"model": self.model, "messages": chat.messages, **self._body, **said, **chat.options}
-        answer = await self._server.ask(json.dumps(sent, allow_nan=False).encode(), read_key(self._key))
+        settings = settings_of(request, next((name for name in LIMITS if name in self._body), LIMITS[-1]))
+        body = {"model": self.model, "messages": chat.messages, **self._body, **settings, **chat.options}
+        answer = await self._server.ask(json.dumps(body, allow_nan=False).encode(), read_key(self._key))
         spent = self._spent(answer)
         return spent._replace(content=chat.read(_text_of(answer, spent)))
 
@@ -93,13 +93,13 @@ class OpenAIModel:
         usage = usage if isinstance(usage, Mapping) else {}
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-        given, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+        read_tokens, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
         total = _count(usage.get("total_tokens"))
         cost = None
-        if self._price is not None and given is not None and written is not None:
-            cost = self._price.cost(Usage(given, written, _count(cached) or 0))
+        if self._price is not None and read_tokens is not None and written is not None:
+            cost = self._price.cost(Usage(read_tokens, written, _count(cached) or 0))
         name = answer.get("model")
-        tokens = total if total is not None else (given or 0) + (written or 0)
+        tokens = total if total is not None else (read_tokens or 0) + (written or 0)
         return ModelReply(None, tokens, cost, name if isinstance(name, str) and name else self.model)
 
 
@@ -118,9 +118,9 @@ def _text_of(answer: Mapping[str, Any], spent: ModelReply) -> str:
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
         refuse("the answer of the server has no choice with a message")
-    said = message.get("refusal")
-    if isinstance(said, str) and said:
-        refuse(f"the model refuses to answer: {said[:MOST_QUOTED]}")
+    refusal = message.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        refuse(f"the model refuses to answer: {refusal[:MOST_QUOTED]}")
     match choice.get("finish_reason"):
         case "length":
             refuse("the reply is cut off at the limit of tokens: raise `max_tokens`, or ask for less")
@@ -135,9 +135,9 @@ def _text_of(answer: Mapping[str, Any], spent: ModelReply) -> str:
 
 
 def _checked_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    taken = sorted(OURS & set(body))
-    if taken:
-        raise ModelRefused(f"`{taken[0]}` can't be set: the adapter sets it, or can't read what comes of it")
+    reserved = sorted(OURS & set(body))
+    if reserved:
+        raise ModelRefused(f"`{reserved[0]}` can't be set: the adapter sets it, or can't read what comes of it")
     secret = sorted(SECRETS & set(body))
     if secret:
         raise ModelRefused(f"`{secret[0]}` is no field of a request: name the source of the key with `key`")

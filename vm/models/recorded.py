@@ -12,9 +12,9 @@ from stepward.vm.machine.models import (
     ModelFailed,
     ModelReply,
     ModelRequest,
-    asked,
     names_of,
     parameters_of,
+    reply_of,
 )
 from stepward.vm.models.recordings import Key, Recording, can_be_kept, key_of
 from stepward.vm.models.refusals import ModelRefused
@@ -70,7 +70,7 @@ class RecordedModel:
             return known
         if self._model is None:
             raise ReplyMissing(self._missing(key))
-        reply = await asked(self._model, request)
+        reply = await reply_of(self._model, request)
         if issubclass(type(reply), ModelReply) and can_be_kept(reply):
             texts = {"prompt": request.prompt, "system": request.system} if self._texts else {}
             try:

@@ -63,8 +63,8 @@ class Key(NamedTuple):
 
 def key_of(request: ModelRequest) -> Key:
     """Return the key of a request."""
-    asked = {**{part: getattr(request, part) for part in PARTS}, "settings": request.settings or None}
-    return Key(*(getattr(request, name) for name in _PLACE), *(_digest(asked[part]) for part in PARTS))
+    parts = {**{part: getattr(request, part) for part in PARTS}, "settings": request.settings or None}
+    return Key(*(getattr(request, name) for name in _PLACE), *(_digest(parts[part]) for part in PARTS))
 
 
 def _digest(value: Any) -> Any:
@@ -155,9 +155,9 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _line(key: Key, reply: ModelReply, texts: Mapping[str, Any]) -> str:
     cost = None if reply.cost is None else portable(exact(reply.cost))
-    said = {"content": portable(freeze(reply.content)), "tokens": reply.tokens, "cost": cost, "model": reply.model}
+    fields = {"content": portable(freeze(reply.content)), "tokens": reply.tokens, "cost": cost, "model": reply.model}
     named = {name: value for name, value in key._asdict().items() if name != "settings" or value is not None}
-    return canonical({**named, **said, **({"texts": dict(texts)} if texts else {})})
+    return canonical({**named, **fields, **({"texts": dict(texts)} if texts else {})})
 
 
 def can_be_kept(reply: ModelReply) -> bool:

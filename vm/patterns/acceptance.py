@@ -37,8 +37,8 @@ def require_accepted(pattern: str) -> None:
 
 
 def _words(error: re2.error) -> str:
-    said = error.args[0] if error.args else ""
-    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    argument = error.args[0] if error.args else ""
+    text = argument.decode(errors="replace") if isinstance(argument, bytes) else str(argument)
     return "it is too large" if "too large" in text else text or "it is no regular expression"
 
 

@@ -29,7 +29,7 @@ from pydantic import PrivateAttr, TypeAdapter
 from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.tools import InDoubt
 from stepward.vm.remote.pins import Listed, Pin
-from stepward.vm.remote.results import CallFailed, said
+from stepward.vm.remote.results import CallFailed, printable
 from stepward.vm.remote.servers import HttpServer, Server, ServerRefused
 from stepward.vm.remote.streams import Line, child_streams
 from stepward.vm.remote.web import http_streams
@@ -114,7 +114,7 @@ class Link:
             answer = await client.session.send_request(request, _ANSWER)
         except MCPError as error:
             if error.code in NOT_DONE:
-                raise CallFailed(f"{self._named} does not perform the call: {said(error.message)}") from None
+                raise CallFailed(f"{self._named} does not perform the call: {printable(error.message)}") from None
             raise InDoubt(f"{self._named} was called, and no result came{self._words()}") from None
         except Exception as error:  # streams that are closed, answers that are none of the protocol
             why = f"{self._named} was called, and no result can be read ({type(error).__name__})"

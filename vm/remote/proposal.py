@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.remote.pins import Listed
-from stepward.vm.remote.results import said
+from stepward.vm.remote.results import printable
 
 MAX_DEPTH: Final = 20
 
@@ -38,7 +38,7 @@ def proposed(tool: Listed) -> dict[str, Any]:
 def remarks(tool: Listed) -> Iterator[str]:
     """Yield what the operator has to know of a tool, line by line: none of it decides anything."""
     if tool.description:
-        yield f"the server says: {said(tool.description)}"
+        yield f"the server says: {printable(tool.description)}"
     hints = [f"{name}: {str(tool.hints[name]).lower()}" for name in HINTS if type(tool.hints.get(name)) is bool]
     if hints:
         yield f"hints of the server, which decide nothing: {', '.join(hints)}"
@@ -47,7 +47,7 @@ def remarks(tool: Listed) -> Iterator[str]:
         yield f"it gets the key of the call as the argument `{KEY}`"
     left = [name for name in properties if name not in proposed(tool)["args"]]
     if left:
-        yield f"left out, because it is optional and has no default: {', '.join(map(said, left))}"
+        yield f"left out, because it is optional and has no default: {', '.join(map(printable, left))}"
 
 
 def _properties(tool: Listed) -> tuple[dict[str, Any], Sequence[Any]]:

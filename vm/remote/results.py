@@ -27,7 +27,7 @@ def output_of(answer: Any, returns: TypeSpec | None) -> Any:
     CallFailed for an answer that says that the call has failed, InDoubt for one that can't be read.
     """
     if answer.is_error:
-        raise CallFailed(f"the server says that the call has failed: {said(text_of(answer, '…'))}")
+        raise CallFailed(f"the server says that the call has failed: {printable(text_of(answer, '…'))}")
     if answer.structured_content is not None:
         return answer.structured_content
     text = text_of(answer, None)
@@ -52,18 +52,18 @@ def text_of(answer: Any, otherwise: str | None) -> str:
     return "\n".join(texts)
 
 
-def said(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text of a server for a message: short, on one line, without signs that a terminal obeys."""
     shown = "".join(sign if sign.isprintable() else " " for sign in text[: MAX_SAID + 1])
     return shown if len(shown) <= MAX_SAID else f"{shown[:MAX_SAID]}…"
 
 
-def sent(value: Any) -> Any:
+def json_argument(value: Any) -> Any:
     """Return an argument as JSON has it; raises CallFailed for a number that JSON libraries would round."""
     if isinstance(value, dict):
-        return {name: sent(item) for name, item in value.items()}
+        return {name: json_argument(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [sent(item) for item in value]
+        return [json_argument(item) for item in value]
     if isinstance(value, Decimal):
         if value == value.to_integral_value() and abs(value) < 1 << 53:
             return int(value)

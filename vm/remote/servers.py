@@ -43,8 +43,8 @@ class StdioServer:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the server; raises ServerRefused for a named variable that is not set."""
-        given = {name: variable(self.name, name) for name in self.env}
-        return {"PATH": os.environ.get("PATH", os.defpath), **given}
+        variables = {name: variable(self.name, name) for name in self.env}
+        return {"PATH": os.environ.get("PATH", os.defpath), **variables}
 
 
 @dataclass(frozen=True)

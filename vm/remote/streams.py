@@ -19,7 +19,7 @@ from anyio.abc import Process
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from stepward.vm.remote.results import said
+from stepward.vm.remote.results import printable
 from stepward.vm.remote.servers import ServerRefused, StdioServer
 
 MAX_MESSAGE: Final = 4 << 20
@@ -48,7 +48,7 @@ class Line:
     @property
     def last_words(self) -> str:
         """The last line of the server's standard error."""
-        return said(self.tail.decode(errors="replace").strip().rpartition("\n")[2])
+        return printable(self.tail.decode(errors="replace").strip().rpartition("\n")[2])
 
 
 @asynccontextmanager
@@ -98,16 +98,16 @@ async def _started(server: StdioServer) -> Process:
 async def _read(process: Process, inward: Any, line: Line) -> None:
     """Pass on the messages of a server, until one is none, or is too long."""
     assert process.stdout is not None, "it is a pipe"
-    kept = bytearray()
+    buffer = bytearray()
     async with inward:
         try:
             async for part in process.stdout:
-                kept += part
-                while (end := kept.find(b"\n")) >= 0:
-                    message = jsonrpc_message_adapter.validate_json(bytes(kept[:end]), by_name=False)
-                    del kept[: end + 1]
+                buffer += part
+                while (end := buffer.find(b"\n")) >= 0:
+                    message = jsonrpc_message_adapter.validate_json(bytes(buffer[:end]), by_name=False)
+                    del buffer[: end + 1]
                     await inward.send(SessionMessage(message))
-                if len(kept) > MAX_MESSAGE:
+                if len(buffer) > MAX_MESSAGE:
                     line.lose(f"it sent a message of more than {MAX_MESSAGE:,} bytes")
                     break
         except ValueError:

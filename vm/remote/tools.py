@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stepward.vm.machine.tools import FunctionTools, ToolContext
 from stepward.vm.remote.pins import Listed
-from stepward.vm.remote.results import output_of, sent
+from stepward.vm.remote.results import json_argument, output_of
 from stepward.vm.remote.servers import Server, ServerRefused
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ class McpTools(FunctionTools):
         meta: dict[str, Any] = {KEY: context.idempotency_key}
         if context.timeout is not None:
             meta[TIMEOUT] = context.timeout
-        given = {name: sent(value) for name, value in args.items()}
+        arguments = {name: json_argument(value) for name, value in args.items()}
         link = self._links(server)
-        return output_of(await self._done(link.call(tool, given, meta, meta[KEY])), context.returns)
+        return output_of(await self._done(link.call(tool, arguments, meta, meta[KEY])), context.returns)
 
     def _links(self, server: str) -> Link:
         return self._threads.link(self._servers[server], self._patience)

@@ -224,12 +224,12 @@ def session(story: Story, number: int) -> None:
         one = Chain(rule, evidence, "policy", "same")
         data = run_of(at, one, "failed" if at == 1 and number % 2 else "end", secret=False, length=3)
         _script(story, at, "")
-        said = TurnRequest("the first", {"a": 0}, signature=None, max_steps=bound)
+        turn = TurnRequest("the first", {"a": 0}, signature=None, max_steps=bound)
         try:
             before = story.quiet(story.process().turns("s"))
             story.policies, most = first, bound
             if before:
-                said, most = TurnRequest(f"turn {at}"), steps_left(before[-1])
+                turn, most = TurnRequest(f"turn {at}"), steps_left(before[-1])
                 story.policies = [*turn_policies(before[-1].plan.policies, before[-1])]
         except Exception as error:
             story.notes.add_error(error)
@@ -240,7 +240,7 @@ def session(story: Story, number: int) -> None:
             break
         inputs = {"a": at, "b": at, "card": "none"}
         name, last = turn_name("s", len(before) + 1), before[-1] if before else None
-        story.do(f"turn {name} {most}", story.process().take_turn(name, program, inputs, said, last, by="ann"))
+        story.do(f"turn {name} {most}", story.process().take_turn(name, program, inputs, turn, last, by="ann"))
         story.at(1_000_000)
     if before:
         program = story.program(run_of(3, Chain(0, 0, "", "same"), "end", secret=False, length=3))

@@ -82,27 +82,31 @@ class Story(Environment):
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Answer as the script says."""
         self.notes.add(f"call {name}", args, context)
-        said = self._next(context.step)
-        if said == "wait":
+        scripted = self._next(context.step)
+        if scripted == "wait":
             return Suspend({"of": context.step})
-        if said == "payload" or (isinstance(said, Mapping) and "of" in said):
-            return Suspend(said)
-        self._maybe_raise(said, context.step)
-        return args.get("x", 0) if said is None else said
+        if scripted == "payload" or (isinstance(scripted, Mapping) and "of" in scripted):
+            return Suspend(scripted)
+        self._maybe_raise(scripted, context.step)
+        return args.get("x", 0) if scripted is None else scripted
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Reply as the script says: the content, or the content with tokens and cost."""
         self.notes.add("ask", *request)
-        said = self._next(request.step)
-        self._maybe_raise(said, request.step)
-        return ModelReply(*said) if isinstance(said, tuple) else ModelReply("well" if said is None else said, 5, 2)
+        scripted = self._next(request.step)
+        self._maybe_raise(scripted, request.step)
+        return (
+            ModelReply(*scripted)
+            if isinstance(scripted, tuple)
+            else ModelReply("well" if scripted is None else scripted, 5, 2)
+        )
 
     def _next(self, step: str) -> Any:
-        said = self.script.get(step.rpartition("/")[2])
-        return said.pop(0) if said else None
+        scripted = self.script.get(step.rpartition("/")[2])
+        return scripted.pop(0) if scripted else None
 
-    def _maybe_raise(self, said: Any, step: str) -> None:
-        match said:
+    def _maybe_raise(self, scripted: Any, step: str) -> None:
+        match scripted:
             case "fail":
                 raise ValueError("it failed")
             case "lack":
@@ -139,12 +143,12 @@ class Story(Environment):
     def policy(self, name: str, **data: Any) -> Policy | None:
         """Add a policy; return it, or None if there is none of this kind."""
         try:
-            made = Policy.from_dict({"policy": name, **data})
+            added = Policy.from_dict({"policy": name, **data})
         except Exception as error:
             self.notes.add_error(error)
             return None
-        self.policies = [*(one for one in self.policies if one.policy != name), made]
-        return made
+        self.policies = [*(one for one in self.policies if one.policy != name), added]
+        return added
 
     def start(self, data: Mapping[str, Any], inputs: Mapping[str, Any], run: str = "r", **more: Any) -> Run | None:
         """Run a program."""
@@ -178,9 +182,9 @@ class Story(Environment):
     def answer(self, run: str, payload: Any = 1, by: str | None = None, at: int = 0) -> None:
         """Answer a call of a run that waits: the first one, or that of a number."""
         found = self.read(run)
-        for held in found.suspensions[at : at + 1] if found is not None else ():
-            self.tokens.append(held.token)
-            self.do(f"resume {run} {payload!r} {by}", self.process().resume(held.token, payload, by=by))
+        for suspended in found.suspensions[at : at + 1] if found is not None else ():
+            self.tokens.append(suspended.token)
+            self.do(f"resume {run} {payload!r} {by}", self.process().resume(suspended.token, payload, by=by))
 
     def settle(self, run: str, verdict: Any, output: Any = None, by: str | None = None, at: int = 0) -> None:
         """Settle a write of a run that is in doubt: the first one, or that of a number."""
@@ -195,8 +199,8 @@ class Story(Environment):
 
     def work(self, *data: Mapping[str, Any]) -> None:
         """Let a worker drive what is due."""
-        programs = [made for one in data if (made := self.program(one)) is not None]
-        names = {made.name or "": frozenset({Plan(made, self.policies).digest}) for made in programs}
+        programs = [program for one in data if (program := self.program(one)) is not None]
+        names = {program.name or "": frozenset({Plan(program, self.policies).digest}) for program in programs}
         worker = Worker(self.process(), names, self.notes.add)
         self.do("work", worker.work(asyncio.Event(), once=True))
 

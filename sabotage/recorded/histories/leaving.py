@@ -44,21 +44,21 @@ def keeping(story: Story, way: str, first: str, second: str, third: str, run: st
     story.script = {"ask": ["wait", "wait"], "fails": ["fail", "fail"], "pay": []}
     story.store = story.new_store()
     story.policies = []
-    given: list[Receipt] = []
+    receipts: list[Receipt] = []
     _begin(story, way, run)
-    _give(story, given)
+    _give(story, receipts)
     if way == "move":
         story.move(run, {**_chain(way), "description": "second"})
-        _give(story, given)
+        _give(story, receipts)
     story.answer(run, 1)
-    _give(story, given)
+    _give(story, receipts)
     for act in (first, second, third):
         story.at(1_000_000)
         _do(story, act, way, run)
         if act != "copy":
-            _give(story, given)
-        _hold(story, given)
-    for number, receipt in enumerate(given[:6]):
+            _give(story, receipts)
+        _hold(story, receipts)
+    for number, receipt in enumerate(receipts[:6]):
         _hold(story, [_changed(receipt, number)])
 
 
@@ -106,19 +106,21 @@ def _do(story: Story, act: str, way: str, run: str) -> None:
             story.go_on(names[-1], _chain("go"), {"card": "card"})
 
 
-def _give(story: Story, given: list[Receipt]) -> None:
+def _give(story: Story, receipts: list[Receipt]) -> None:
     """Give a receipt for the present state of each run, unless there is one."""
     for row in story.store.rows():
         found = story.read(row.run)
-        if found is not None and all((one.run, one.seq) != (row.run, found.seq) for one in given):
+        if found is not None and all((one.run, one.seq) != (row.run, found.seq) for one in receipts):
             digest, trace = bytes.fromhex(found.head), bytes.fromhex(found.trace_hash)
-            given.append(Receipt.give(row.run, found.seq, digest, found.status, trace, KEY if len(given) % 2 else None))
+            receipts.append(
+                Receipt.give(row.run, found.seq, digest, found.status, trace, KEY if len(receipts) % 2 else None)
+            )
 
 
-def _hold(story: Story, given: Sequence[Receipt]) -> None:
+def _hold(story: Story, receipts: Sequence[Receipt]) -> None:
     """Note what a verifier says of each run with a receipt."""
-    for run in dict.fromkeys(one.run for one in given):
-        own = [one for one in given if one.run == run]
+    for run in dict.fromkeys(one.run for one in receipts):
+        own = [one for one in receipts if one.run == run]
         check = replayer(story.store, run, own, plans=story.plans())
         story.notes.add(verify(story.store, run, receipts=own, replay=check))
 
@@ -228,8 +230,8 @@ def _forgeable(story: Story) -> None:
     story.answer("m", 1)
     program = story.program({**data, "max_steps": 20})
     assert program is not None
-    said = TurnRequest("first", {"a": 1}, max_steps=20)
-    story.do("turn", story.process().take_turn("s.1", program, {"a": 1}, said, None))
+    turn = TurnRequest("first", {"a": 1}, max_steps=20)
+    story.do("turn", story.process().take_turn("s.1", program, {"a": 1}, turn, None))
     before = story.quiet(story.process().turns("s"))[-1]
     story.policies = [*turn_policies(before.plan.policies, before)]
     program = story.program({**data, "max_steps": 16})

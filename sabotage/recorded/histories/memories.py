@@ -43,14 +43,14 @@ def freshness(  # noqa: PLR0917 - the columns of the table
 ) -> None:
     """Let a guard of the first run count in the third, though what it has read may be assigned meanwhile."""
     gates: list[Any] = [{"step": f"gate{at}", "branch": "then"} for at in range(3)]
-    asked: Any = {
+    requirement: Any = {
         "any": {"any_of": [*gates, {"step": "none"}]},
         "all": {
             "all_of": [{"any_of": [gates[0], gates[1]]}, {"any_of": [{"step": "see0", "branch": "then"}, gates[2]]}]
         },
         "step": {"any_of": [{"step": "look0"}, gates[2]]},
     }[form]
-    rule = {"name": "seen", "protects": PAY, "requires": asked, **({} if fresh else {"fresh": False})}
+    rule = {"name": "seen", "protects": PAY, "requires": requirement, **({} if fresh else {"fresh": False})}
     stated = [] if "again" in (one, two) else [rule]
     if not stated:
         story.policy("seen", guardrails=[rule])
@@ -188,11 +188,13 @@ def waivers(story: Story, comes: int, waived: str, way: str, paying: int, run: s
     """Let a policy with a waiver come before a run, within it, before the run behind it or within that."""
     story.policies = []
     expiry = "2025-12-31" if waived == "expired" else "2099-01-01"
-    held = [] if waived == "not" else [{**_WAIVER, "expiry": expiry, **({"program": "q"} if waived == "other" else {})}]
+    entries = (
+        [] if waived == "not" else [{**_WAIVER, "expiry": expiry, **({"program": "q"} if waived == "other" else {})}]
+    )
     policy: dict[str, Any] = {
         "guardrails": [{"name": "no", "never": PAY}, {"name": "yes", "at_most_once": {"tool": "mail"}}]
     }
-    policy |= {"waivers": held} if held else {}
+    policy |= {"waivers": entries} if entries else {}
     pays = [_tool("pay", "pay1")] if paying else [_tool("mail", "pay1")]
     ends = [_tool("ask", "second"), *pays, {"id": "over", "type": "end"}]
     start = [*([] if paying else [_tool("pay", "pay0")]), _tool("ask", "first")]

@@ -77,7 +77,7 @@ def _echo(id: str, echo: str) -> dict[str, Any]:
 
 def _script(story: Story, id: str, echo: str, value: Any) -> None:
     text = str(value)
-    said: Any = {
+    reply: Any = {
         "whole": text,
         "within": f"it is {text}, and so on",
         "cut": f"it is {text[:9]}...",
@@ -86,7 +86,7 @@ def _script(story: Story, id: str, echo: str, value: Any) -> None:
         "reply": f"Your card {text} is well",
         "item": {"a": "well", "b": text},
     }.get(echo, "plain")
-    story.script[id] = [said] * 3
+    story.script[id] = [reply] * 3
     if echo in ("error", "doubt", "verdict", "request", "payload"):
         words: dict[str, Any] = {"request": {"of": f"{text}?", text: [text]}, "doubt": "verdict", "verdict": "doubt"}
         story.script[id] = [words.get(echo, echo)] * 2
@@ -196,7 +196,7 @@ def after(story: Story, source: str, echo: str, is_later: bool, run: str) -> Non
     """Let a value come into a run, and come back in a later step, or in the run that continues it."""
     is_number = source in ("number", "listed")
     value: Any = CODE if is_number else "silver" if source == "member" else CARD
-    story.script = {"from": [_given(source)], "fails": ["fail"]}
+    story.script = {"from": [_answer_from(source)], "fails": ["fail"]}
     _script(story, "back", echo, value)
     inputs: dict[str, Any] = {}
     before: list[dict[str, Any]] = []
@@ -257,7 +257,7 @@ def after(story: Story, source: str, echo: str, is_later: bool, run: str) -> Non
     _settle(story, run, value)
 
 
-def _given(source: str) -> Any:
+def _answer_from(source: str) -> Any:
     match source:
         case "resumed":
             return "wait"
@@ -287,7 +287,7 @@ KEPT: Final = tuple((at, twice) for at in range(len(_ASKED)) for twice in (False
 
 def kept(story: Story, at: int, twice: bool, run: str) -> None:
     """Ask a model for a reply, which may be kept, and ask it again in another run, another visit or another program."""
-    more, said = _ASKED[at]
+    more, replies = _ASKED[at]
     story.more["cache"] = table = Table()
     think = {"id": "think", "type": "llm", "prompt": "go", "cache": True, "max_visits": 2, "next_step": "more", **more}
     loop = {"id": "more", "type": "set", "set": {"n": "$n + 1"}, "next_step": "on"}
@@ -298,7 +298,7 @@ def kept(story: Story, at: int, twice: bool, run: str) -> None:
     ]
     steps += [{"id": "over", "type": "end", "output": "$think.output"}]
     for number in range(2):
-        story.script = {"think": list(said) if number == 0 or at % 2 else ["other"]}
+        story.script = {"think": list(replies) if number == 0 or at % 2 else ["other"]}
         data = {"inputs": {"card": _SECRET, "n": {"type": "number"}}, "steps": steps}
         data |= {"description": "another"} if twice and number else {}
         card = CARD if not number or twice else "1234 5678 9012 3456"

@@ -17,12 +17,12 @@ HIGHEST: Final = 2047
 
 
 def _tools(*, is_sensitive: bool) -> Mapping[str, Any]:
-    told = {**_TEXT, "sensitive": True} if is_sensitive else _TEXT
+    returns = {**_TEXT, "sensitive": True} if is_sensitive else _TEXT
     return {
-        "text": {"effect": "read", "args": {}, "returns": told},
+        "text": {"effect": "read", "args": {}, "returns": returns},
         "take": {"effect": "read", "args": {"x": _TEXT}, "returns": {"type": "number"}},
-        "hold": {"effect": "read", "args": {}, "returns": told, "suspends": True},
-        "write": {"effect": "write", "idempotent": False, "args": {}, "returns": told},
+        "hold": {"effect": "read", "args": {}, "returns": returns, "suspends": True},
+        "write": {"effect": "write", "idempotent": False, "args": {}, "returns": returns},
     }
 
 

@@ -259,15 +259,15 @@ def people(story: Story, number: int) -> None:
     story.policy("house", four_eyes=["sign"], requires_deadline=number % 2 == 0)
     data = _top(_tool("sign1", "sign", deadline_seconds=50), 0)
     story.script |= {"sign1": ["wait"], "pay1": ["fail"]}
-    story.start({"steps": [_tool("pay1", "pay")]}, {}, **_asked(first))
-    story.go_on("r", data, (), **_asked(second))
+    story.start({"steps": [_tool("pay1", "pay")]}, {}, **_options(first))
+    story.go_on("r", data, (), **_options(second))
     for by in (third, first, "carl"):
         story.answer("r~1", 0, by=by)
     story.settle("r~1", "done", 0, by=third)
     story.end()
 
 
-def _asked(who: str | None) -> dict[str, Any]:
+def _options(who: str | None) -> dict[str, Any]:
     if who in ("gate", "own"):
         return {"envelope": Envelope("gate", "gate 1", settles_own=who == "own")}
     return {"by": who}

@@ -47,24 +47,24 @@ class KnownKeys:
         self._keys: dict[str, bytes] = {}
         self.fails = ""
 
-    def _asked(self, verb: str, name: str) -> None:
+    def _ask(self, verb: str, name: str) -> None:
         self._desk.note(verb, name)
         if verb == self.fails:
             raise JournalError(f"the keys can't {verb}")
 
     def make(self, name: str) -> bytes:
         """Return the key of a run, which may be new."""
-        self._asked("make", name)
+        self._ask("make", name)
         return self._keys.setdefault(name, self._desk.chance.randbytes(32))
 
     def find(self, name: str) -> bytes | None:
         """Return the key of a run."""
-        self._asked("find", name)
+        self._ask("find", name)
         return self._keys.get(name)
 
     def destroy(self, name: str) -> None:
         """Destroy the key of a run."""
-        self._asked("destroy", name)
+        self._ask("destroy", name)
         self._keys.pop(name, None)
 
 
@@ -195,12 +195,12 @@ def described(probe: Probe) -> None:
             {"STEPWARD_MASTER_KEY": probe.draw("", "no key", "é", b64encode(keys[0]).decode() + "\n")},
         )
         shown = text.replace("FOLDER", probe.path("keys"))
-        probe.ask("store", lambda shown=shown, environment=environment: _told(key_store(shown, environment)))
+        probe.ask("store", lambda shown=shown, environment=environment: _parts(key_store(shown, environment)))
         probe.note(text, environment)
     probe.note([key_name(run) for run in RUNS])
 
 
-def _told(store: RunKeys | None) -> Any:
+def _parts(store: RunKeys | None) -> Any:
     if isinstance(store, FileKeys):
         return str(store._folder), store._master
     return (store._command, store._patience) if isinstance(store, CommandKeys) else store
@@ -255,12 +255,17 @@ def journals(probe: Probe) -> None:
 
 def _change(probe: Probe, inner: MemoryVault) -> None:
     """Change stored bytes, or exchange those of two references or runs."""
-    kept = inner._secrets
-    places = [(run, name) for run in kept for name in kept[run]]
+    secrets = inner._secrets
+    places = [(run, name) for run in secrets for name in secrets[run]]
     if len(places) < 2:
         return
     (run, name), (other, another) = probe.chance.sample(places, 2)
-    old = kept[run][name]
-    changed = (old[:-1], old[: len(TAG) + SALT_BYTES], kept[other][another], old[:-1] + bytes([(old or b"x")[-1] ^ 1]))
-    kept[run][name] = probe.chance.choice(changed)
+    old = secrets[run][name]
+    changed = (
+        old[:-1],
+        old[: len(TAG) + SALT_BYTES],
+        secrets[other][another],
+        old[:-1] + bytes([(old or b"x")[-1] ^ 1]),
+    )
+    secrets[run][name] = probe.chance.choice(changed)
     probe.note("changed", run, name)

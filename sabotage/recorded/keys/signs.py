@@ -79,14 +79,17 @@ def _check(probe: Probe, key: SigningKey) -> None:
         probe.ask("signed", key.public.has_signed, message, changed)
         probe.ask("signed", key.public.has_signed, message + b"x", changed)
     seq, digest = probe.draw(0, 5), probe.draw(*DIGESTS)
-    made = other.sign_head("r", seq, digest)
+    signature_made = other.sign_head("r", seq, digest)
     head = Head(
-        "r", seq + probe.draw(0, 0, 0, 1), probe.draw(digest, digest, DIGESTS[0]), probe.draw(made, made, None, b"x")
+        "r",
+        seq + probe.draw(0, 0, 0, 1),
+        probe.draw(digest, digest, DIGESTS[0]),
+        probe.draw(signature_made, signature_made, None, b"x"),
     )
     publics = [one.public for one in KEYS[: probe.draw(0, 1, 2, 3)]]
-    probe.note(head_message("r", seq, digest), made)
-    for run, said in (("r", head), ("s", head), ("r", None)):
-        probe.ask("signer", signer_of, run, said, publics)
+    probe.note(head_message("r", seq, digest), signature_made)
+    for run, signed_head in (("r", head), ("s", head), ("r", None)):
+        probe.ask("signer", signer_of, run, signed_head, publics)
 
 
 # -- receipts ----------------------------------------------------------------------------------------------------------
@@ -144,33 +147,33 @@ def kept(probe: Probe) -> None:
     """Keep something of runs, write and read it, read changed texts, and hold it against receipts."""
     for _ in range(3):
         digests = DIGESTS[: probe.draw(1, 2, 4)]
-        made = Pruned(
+        pruned = Pruned(
             "r", "p", "d", probe.draw(*STATUSES), probe.draw(*DIGESTS[:2]), digests, 5, 6, probe.draw(None, "ann")
         )
-        made = made.signed(probe.draw(None, *KEYS))
-        text = made.to_bytes()
-        probe.note(made, made.head, text, made.message())
+        pruned = pruned.signed(probe.draw(None, *KEYS))
+        text = pruned.to_bytes()
+        probe.note(pruned, pruned.head, text, pruned.message())
         probe.ask("read", Pruned.from_bytes, text)
         publics = [one.public for one in KEYS[: probe.draw(0, 1, 2)]]
-        probe.ask("signer", made.signer, publics)
-        given = [_of(probe, made) for _ in range(probe.draw(0, 1, 3))]
-        for one in given:
-            probe.ask("misfit", made.misfit, one)
-        probe.ask("verify", verify_pruned, probe.draw("r", "r", "s"), text, publics, given)
+        probe.ask("signer", pruned.signer, publics)
+        receipts = [_of(probe, pruned) for _ in range(probe.draw(0, 1, 3))]
+        for one in receipts:
+            probe.ask("misfit", pruned.misfit, one)
+        probe.ask("verify", verify_pruned, probe.draw("r", "r", "s"), text, publics, receipts)
         for _ in range(4):
             changed = _rewritten(probe, text)
             probe.ask("read", Pruned.from_bytes, changed)
-            found = probe.quietly("verify", partial(verify_pruned, "r", changed, publics, given))
+            found = probe.quietly("verify", partial(verify_pruned, "r", changed, publics, receipts))
             probe.note(found and (found.faults, found.records, found.signed_by, found.receipts))
-        _keep(probe, made)
+        _keep(probe, pruned)
 
 
-def _of(probe: Probe, made: Pruned) -> Receipt:
+def _of(probe: Probe, pruned: Pruned) -> Receipt:
     """Return a receipt of a pruned run, mostly a right one."""
-    seq = probe.chance.randrange(len(made.digests) + 1)
-    digest = (*made.digests, DIGESTS[3])[seq]
+    seq = probe.chance.randrange(len(pruned.digests) + 1)
+    digest = (*pruned.digests, DIGESTS[3])[seq]
     status, trace = probe.draw(
-        (made.status, made.trace), (made.status, DIGESTS[3]), (probe.draw(*STATUSES), made.trace)
+        (pruned.status, pruned.trace), (pruned.status, DIGESTS[3]), (probe.draw(*STATUSES), pruned.trace)
     )
     return Receipt.give("r", seq, probe.draw(digest, digest, digest, DIGESTS[2]), status, trace)
 
@@ -190,11 +193,11 @@ def _rewritten(probe: Probe, text: bytes) -> bytes:
         return json.dumps(data).encode()
 
 
-def _keep(probe: Probe, made: Pruned) -> None:
+def _keep(probe: Probe, pruned: Pruned) -> None:
     """Prune a run of a store, and read what is kept of it."""
     store = MemoryJournal()
-    entries = [Entry(seq, b"", digest) for seq, digest in enumerate(made.digests)]
-    store.create(Append("r", -1, entries, made.status, 0.0, False), "p", "ann", 1.0)
+    entries = [Entry(seq, b"", digest) for seq, digest in enumerate(pruned.digests)]
+    store.create(Append("r", -1, entries, pruned.status, 0.0, False), "p", "ann", 1.0)
     probe.ask("kept", partial(kept_of, store, "r"))
-    store.prune(made.head, probe.draw(made.to_bytes(), b"x"))
+    store.prune(pruned.head, probe.draw(pruned.to_bytes(), b"x"))
     probe.ask("kept", partial(kept_of, store, "r"))

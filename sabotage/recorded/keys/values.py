@@ -160,8 +160,8 @@ def drawn(probe: Probe, depth: int = 0) -> Any:
     count = probe.draw(0, 1, 2, 3)
     if probe.some(0.5):
         return {probe.draw(*KEYS[:7]): drawn(probe, depth + 1) for _ in range(count)}
-    made = [drawn(probe, depth + 1) for _ in range(count)]
-    return made if probe.some(0.7) else tuple(made)
+    items = [drawn(probe, depth + 1) for _ in range(count)]
+    return items if probe.some(0.7) else tuple(items)
 
 
 def nested(depth: int) -> Any:
@@ -180,17 +180,17 @@ def numbers(probe: Probe) -> None:
     among: list[Any] = [*INTEGERS, *FLOATS, *map(Decimal, FRACTIONS), True, _Number(5)]
     for _ in range(14):
         one = probe.chance.choice(among)
-        probe.ask("exact", lambda one=one: _kept(exact(one)))
+        probe.ask("exact", lambda one=one: _type_and_text(exact(one)))
     sound = [*INTEGERS[:12], EDGE // 2, *map(Decimal, FRACTIONS[:12])]
     for _ in range(14):
         left, right, operator = probe.chance.choice(sound), probe.chance.choice(sound), probe.draw("+", "-", "*", "*")
-        probe.ask("arithmetic", lambda one=(operator, left, right): _kept(arithmetic(*one)))
+        probe.ask("arithmetic", lambda one=(operator, left, right): _type_and_text(arithmetic(*one)))
     for left, right in ((EDGE - 1, 1), (1 - EDGE, 1), (Decimal("1E-500"), Decimal("1E-501")), (10**500, 10**500)):
-        probe.ask("edge", lambda left=left, right=right: [_kept(arithmetic(one, left, right)) for one in "-*"])
-        probe.ask("edge", lambda left=left, right=right: _kept(arithmetic("+", left, right)))
+        probe.ask("edge", lambda left=left, right=right: [_type_and_text(arithmetic(one, left, right)) for one in "-*"])
+        probe.ask("edge", lambda left=left, right=right: _type_and_text(arithmetic("+", left, right)))
 
 
-def _kept(number: Any) -> Any:
+def _type_and_text(number: Any) -> Any:
     return type(number).__name__, str(Decimal(number))
 
 
@@ -329,26 +329,28 @@ def _sealed(probe: Probe) -> Sealed:
 
 def sealed(probe: Probe) -> None:
     """Seal values, open them, lose, change and erase them."""
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def random(size: int) -> bytes:
-        asked.append(size)
+        sizes.append(size)
         return probe.chance.randbytes(size)
 
     secrets: dict[str, bytes] = {}
-    made = []
+    values = []
     for value in (freeze(probe.draw("secret", 7, 2**60, Decimal("1.5"), None, {"a": [1]}, "#x")), "other"):
         one, secret = seal(value, random)
         secrets[one.reference] = secret
-        made.append(one)
-        probe.note(one, secret, commitment(secret), asked)
-    probe.quietly("twice", lambda: seal(probe.draw(made[0], (made[0],), Secret(1), FrozenMap({"a": made[0]})), random))
-    first, other = made[0].reference, made[1].reference
+        values.append(one)
+        probe.note(one, secret, commitment(secret), sizes)
+    probe.quietly(
+        "twice", lambda: seal(probe.draw(values[0], (values[0],), Secret(1), FrozenMap({"a": values[0]})), random)
+    )
+    first, other = values[0].reference, values[1].reference
     for _ in range(5):
         changed = dict(secrets)
         how = probe.draw("sound", "gone", "other", "encrypted", "tag", "nested", "cut")
         text = {"other": secrets[other], "encrypted": TAG + bytes(9), "cut": secrets[first][:-1]}
-        raw = {"tag": b'"#q"', "nested": f'"#v{other}:{made[1].commitment}"'.encode(), "sound": None}.get(how)
+        raw = {"tag": b'"#q"', "nested": f'"#v{other}:{values[1].commitment}"'.encode(), "sound": None}.get(how)
         if how == "gone":
             del changed[first]
         elif how in text:
@@ -357,19 +359,19 @@ def sealed(probe: Probe) -> None:
             changed[first] = secrets[first][:16] + raw
         erased = probe.draw((), [first], {other: 5})
         unseal = unsealer(changed, erased)
-        for committed in (made[0].commitment, commitment(changed.get(first, b"")), "00"):
+        for committed in (values[0].commitment, commitment(changed.get(first, b"")), "00"):
             probe.ask(how, unseal, first, committed)
-    _opened(probe, made)
+    _opened(probe, values)
 
 
-def _opened(probe: Probe, made: list[Sealed]) -> None:
-    gone = made[0]._replace(value=None, is_gone=True)
-    for one in (1, "x", made[0], gone, Secret("x"), (), FrozenMap({})):
+def _opened(probe: Probe, values: list[Sealed]) -> None:
+    erased = values[0]._replace(value=None, is_gone=True)
+    for one in (1, "x", values[0], erased, Secret("x"), (), FrozenMap({})):
         for around in (one, (1, one), FrozenMap({"a": one}), FrozenMap({"a": (one, "x")}), (("x", 2), one)):
             probe.note(is_sealed(around), has_gone(around))
             probe.ask("opened", opened, around)
     probe.ask("portable", portable, Secret(1))
-    probe.ask("portable", portable, FrozenMap({"a": gone, "b": (made[1],)}))
+    probe.ask("portable", portable, FrozenMap({"a": erased, "b": (values[1],)}))
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -452,11 +454,11 @@ def _rewritten(probe: Probe, entry: Entry) -> Entry:
 def traces(probe: Probe) -> None:
     """Make records of a trace of the parts of a record."""
     for kind in probe.chance.sample(RECORD_KINDS, 8):
-        made = {**_BODY, **{name: value for name, value in _SOME.items() if probe.some(0.5)}}
-        body = {name: value for name, value in made.items() if name not in _NOTED}
+        merged = {**_BODY, **{name: value for name, value in _SOME.items() if probe.some(0.5)}}
+        body = {name: value for name, value in merged.items() if name not in _NOTED}
         if kind in ("opened", "rejected", "joined", "expired", "blocked", "attempt") and probe.some(0.8):
             body["kind"] = probe.draw("success", "failed", "skipped")
-        note = {name: value for name, value in made.items() if name in _NOTED}
+        note = {name: value for name, value in merged.items() if name in _NOTED}
         if kind == "rejected":
             body.setdefault("kind", "failed")
         probe.ask(kind, _record_of, probe.draw(0, 5), probe.draw(0, 1_700_000_000_000_000, -1, 1), kind, body, note)

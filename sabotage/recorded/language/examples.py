@@ -39,7 +39,7 @@ def dealt(name: str, seed: str) -> tuple[Example, ...]:
 def _read(name: str) -> tuple[Example, ...]:
     lines = (Path(__file__).parents[1] / name / "examples.txt").read_text(encoding="ascii").splitlines()
     found = [json.loads(line) for line in lines]
-    return tuple(Example(kind, tuple(map(_value, given))) for kind, *given in found)
+    return tuple(Example(kind, tuple(map(_value, values))) for kind, *values in found)
 
 
 def _value(written: Any) -> Any:

@@ -55,17 +55,17 @@ def show_program(notes: Notes, program: Program, policies: Sequence[Policy], cha
     return plan
 
 
-def guarded(notes: Notes, ask: Callable[..., Any], *given: Any) -> None:
+def guarded(notes: Notes, ask: Callable[..., Any], *args: Any) -> None:
     """Call what shows something, and note the error if there is one."""
     try:
-        ask(*given)
+        ask(*args)
     except Exception as error:
         notes.add_error(error)
 
 
-def tell(notes: Notes, ask: Callable[..., Any], *given: Any) -> None:
+def tell(notes: Notes, ask: Callable[..., Any], *args: Any) -> None:
     """Ask, and note what comes: a value, or an error."""
-    guarded(notes, lambda: notes.add(ask(*given)))
+    guarded(notes, lambda: notes.add(ask(*args)))
 
 
 def told_spec(spec: TypeSpec | None) -> Any:
@@ -90,8 +90,8 @@ def _layout(notes: Notes, layout: Layout) -> None:
 def _flow(notes: Notes, meaning: Meaning, _: Random) -> None:
     flow = meaning.flow
     for number, leaving in enumerate(flow.transitions):
-        told = flow.falls_through(number), flow.is_arm_without_successor(number), flow.predecessors[number]
-        notes.add("leaving", number, leaving, [one.is_drawn for one in leaving], told, flow.successors[number])
+        facts = flow.falls_through(number), flow.is_arm_without_successor(number), flow.predecessors[number]
+        notes.add("leaving", number, leaving, [one.is_drawn for one in leaving], facts, flow.successors[number])
         if any(one.kind in ("failed", "skipped") for one in leaving):
             for name in ("Timeout", "Declined"):
                 tell(notes, flow.failure, number, name)
@@ -112,8 +112,8 @@ def _names(notes: Notes, meaning: Meaning, _: Random) -> None:
     for source in (*sources, *names.outputs.values(), *names.listed.values()):
         for kind in (source.kind, *(("error", "error_name") if source.kind == "output" else ())):
             one = source._replace(kind=kind)
-            told = told_spec(typing.root_spec(one)), told_spec(typing.effective(one)), required(typing, (one, ()))
-            notes.add(one, told, typing.copied(one), typing.is_impossible((one, ())))
+            kinds = told_spec(typing.root_spec(one)), told_spec(typing.effective(one)), required(typing, (one, ()))
+            notes.add(one, kinds, typing.copied(one), typing.is_impossible((one, ())))
     for number, _step in enumerate(meaning.flow.steps):
         for path, read in meaning.read_at(number):
             notes.add("read", path, read, meaning.names.meaning(read), meaning.view(read))
@@ -180,8 +180,8 @@ def _facts(notes: Notes, meaning: Meaning, _: Random) -> None:
     notes.add([(site.step, site.sub, site.call.id, site.path) for site in meaning.calls])
     for step in meaning.flow.steps:
         for _sub, part in parts(step):
-            told = failures.names_of(part, meaning.tool), failures.started_names(part, meaning.tool)
-            notes.add("fails", part.id, told, failures.unstarted_names(part))
+            names = failures.names_of(part, meaning.tool), failures.started_names(part, meaning.tool)
+            notes.add("fails", part.id, names, failures.unstarted_names(part))
         for _sub, call in step.calls:
             most = failures.most_tries(call, meaning.tool)
             notes.add("tries", call.id, [failures.tries(call, name, meaning.tool) for name in ("Timeout", "x")], most)
@@ -202,8 +202,8 @@ def _facts(notes: Notes, meaning: Meaning, _: Random) -> None:
 def _plan(notes: Notes, plan: Plan) -> None:
     notes.add("plan", plan.digest, plan.document, plan.max_steps, plan.max_stalled, plan.names_errors)
     for step in plan.steps:
-        told = step.visits, step.max_visits, step.transitions, step.branches, step.failures, step.stalls, step.assigned
-        notes.add(step.id, told, step.computes, told_spec(step.returns), step.order, step.is_in_branch, step.cost)
+        parts = step.visits, step.max_visits, step.transitions, step.branches, step.failures, step.stalls, step.assigned
+        notes.add(step.id, parts, step.computes, told_spec(step.returns), step.order, step.is_in_branch, step.cost)
         for call in step.calls:
             limits = call.attempts, call.timeout, call.deadline, call.is_idempotent, call.may_suspend, call.has_intent
             args = call.arg_types and {name: told_spec(spec) for name, spec in call.arg_types.items()}

@@ -171,10 +171,10 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def _nulls(path: tuple[Any, ...], value: Any) -> Iterator[Any]:
     """Yield a document in which one part is null, or another value: what differs from the whole one."""
-    given = deepcopy(WHOLE)
-    part: Any = given
+    data = deepcopy(WHOLE)
+    part: Any = data
     for name in path[:-1]:
         part = part[name]
     part[path[-1]] = value
-    found, whole = without_nulls(given, Program), without_nulls(WHOLE, Program)
+    found, whole = without_nulls(data, Program), without_nulls(WHOLE, Program)
     yield [found[name] for name in found if found[name] != whole.get(name)], sorted(found)

@@ -30,26 +30,26 @@ def read(notes: Notes, reader: Callable[[], list[Document]]) -> list[Document]:
     return found
 
 
-def load_program(notes: Notes, given: Document | dict[str, Any]) -> Program | None:
+def load_program(notes: Notes, source: Document | dict[str, Any]) -> Program | None:
     """Note what becomes of a document or of data as a program, and return the program."""
-    load: Callable[[Any], Program] = Program.from_document if isinstance(given, Document) else Program.from_dict
-    return _load(notes, given, load)
+    load: Callable[[Any], Program] = Program.from_document if isinstance(source, Document) else Program.from_dict
+    return _load(notes, source, load)
 
 
-def load_policy(notes: Notes, given: Document | dict[str, Any], *, is_recorded: bool = False) -> Policy | None:
+def load_policy(notes: Notes, source: Document | dict[str, Any], *, is_recorded: bool = False) -> Policy | None:
     """Note what becomes of a document or of data as a policy, and return the policy."""
 
-    def load(given: Any) -> Policy:
-        document = given if isinstance(given, Document) else None
-        return Policy._build(given if document is None else document.data, document, is_recorded=is_recorded)
+    def load(source: Any) -> Policy:
+        document = source if isinstance(source, Document) else None
+        return Policy._build(source if document is None else document.data, document, is_recorded=is_recorded)
 
-    return _load(notes, given, load)
+    return _load(notes, source, load)
 
 
-def _load(notes: Notes, given: Any, load: Callable[[Any], Made]) -> Made | None:
-    document = given if isinstance(given, Document) else None
+def _load(notes: Notes, source: Any, load: Callable[[Any], Made]) -> Made | None:
+    document = source if isinstance(source, Document) else None
     try:
-        found = load(given)
+        found = load(source)
     except Exception as error:
         _refused(notes, error, document)
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final
 from stepward.sabotage.invariants import Breach
 from stepward.sabotage.recorded.language.examples import SCENES
 from stepward.sabotage.recorded.lisp import print_tables, run_tables
-from stepward.sabotage.recorded.notes import Notes, told
+from stepward.sabotage.recorded.notes import Notes, text_of
 from stepward.vm.errors import DocumentError
 from stepward.vm.lisp.compiling.document import read_lisp
 from stepward.vm.lisp.evaluation import Outcome, evaluate
@@ -289,14 +289,14 @@ EFFECTS: Final = (
 
 def show_forms(notes: Notes, seed: str) -> None:
     """Note the rows that are dealt to a scene, by the number at the end of its seed."""
-    for name, cells, given in _rows()[int(seed.rpartition(" ")[2]) % SCENES :: SCENES]:
-        notes.add("forms", name, given, "\n".join(map(told, cells(*given))))
+    for name, cells, row in _rows()[int(seed.rpartition(" ")[2]) % SCENES :: SCENES]:
+        notes.add("forms", name, row, "\n".join(map(text_of, cells(*row))))
 
 
 @cache
 def _rows() -> list[Row]:
     rows: list[Row] = [("truth", _truth, (form,)) for form in FORMS]
-    rows += [("pattern", _taken, (pattern,)) for pattern in PATTERNS]
+    rows += [("pattern", _bindings, (pattern,)) for pattern in PATTERNS]
     rows += [("limits", _limited, (text,)) for text in LIMITED]
     rows += [("text", _evaluated, (text,)) for text in READ]
     rows += [("effects", _compiled, (number,)) for number in range(len(EFFECTS))]
@@ -304,17 +304,17 @@ def _rows() -> list[Row]:
     return rows
 
 
-def _said(found: Outcome) -> list[Any]:
+def _outcome(found: Outcome) -> list[Any]:
     error = None if found.error is None else found.error.as_value()
     return [found.value, found.shown, error, found.printed, found.cut, found.steps, found.memory]
 
 
 def _truth(form: str) -> Iterator[Any]:
     for value in TRUTH:
-        yield _said(evaluate(form.replace("V", value), DATA, USUAL))
+        yield _outcome(evaluate(form.replace("V", value), DATA, USUAL))
 
 
-def _taken(pattern: str) -> Iterator[Any]:
+def _bindings(pattern: str) -> Iterator[Any]:
     names = [
         name
         for name in ("a", "b", "c", "r", "w", "x", "y", "p", "q")
@@ -330,24 +330,24 @@ def _taken(pattern: str) -> Iterator[Any]:
 
 def _limited(text: str) -> Iterator[Any]:
     found = evaluate(text, DATA, USUAL)
-    yield _said(found)
+    yield _outcome(found)
     for by in (-2, -1, 0, 1):
-        yield _said(evaluate(text, DATA, replace(USUAL, steps=found.steps + by)))
-        yield _said(evaluate(text, DATA, replace(USUAL, memory=found.memory + by)))
-        yield _said(evaluate(text, DATA, replace(USUAL, text=len(text) + by)))
+        yield _outcome(evaluate(text, DATA, replace(USUAL, steps=found.steps + by)))
+        yield _outcome(evaluate(text, DATA, replace(USUAL, memory=found.memory + by)))
+        yield _outcome(evaluate(text, DATA, replace(USUAL, text=len(text) + by)))
     for steps in (256, 257, 258):  # the meter looks at the clock and at the limit behind 256 steps
-        yield _said(evaluate(text, DATA, replace(USUAL, steps=steps)))
+        yield _outcome(evaluate(text, DATA, replace(USUAL, steps=steps)))
     for depth in range(1, 12):
-        yield _said(evaluate(text, DATA, replace(USUAL, depth=depth)))[:3]
+        yield _outcome(evaluate(text, DATA, replace(USUAL, depth=depth)))[:3]
     for printed in range(8):
-        yield _said(evaluate(text, DATA, replace(USUAL, printed=printed)))[3:5]
+        yield _outcome(evaluate(text, DATA, replace(USUAL, printed=printed)))[3:5]
     for hides in ("_", "a", ""):
-        yield _said(evaluate(f"(str {text} data/m data/o)", DATA, USUAL, hides=hides))
+        yield _outcome(evaluate(f"(str {text} data/m data/o)", DATA, USUAL, hides=hides))
 
 
 def _evaluated(text: str) -> Iterator[Any]:
     for one in (text, f"[{text} 1]", f" {text}\n2"):
-        yield _said(evaluate(one, DATA, USUAL))
+        yield _outcome(evaluate(one, DATA, USUAL))
     yield _document(text)
 
 

@@ -194,8 +194,8 @@ def _arguments(names: list[str], row: FunctionEntry, chance: Random) -> Iterator
     shown = [name for name in names if name != "…"]
     most = row.most if row.most is not None else len(shown) + 2
     least, count = row.least, len(shown)
-    wanted = chance.choices((count, least, most, least - 1, most + 1), (8, 4, 2, 0.5, 0.5))[0]
-    for number in range(max(0, min(wanted, 6))):
+    number_of = chance.choices((count, least, most, least - 1, most + 1), (8, 4, 2, 0.5, 0.5))[0]
+    for number in range(max(0, min(number_of, 6))):
         name = shown[min(number, count - 1)] if shown else "x"
         pool = POOLS.get(name, VALUES)
         if name in ("x", "y", "z", "x…"):
@@ -359,12 +359,12 @@ _EFFECTS: Final = (
 
 def drawn_effects(chance: Random) -> str:
     """Return a program with calls of tools, of one or two forms."""
-    made = []
+    lines = []
     for _ in range(chance.choice((1, 1, 2))):
         pattern = chance.choice(_EFFECTS)
         holes = pattern.replace("{{", "").replace("}}", "").count("{}")
-        made.append(pattern.format(*(_argument(chance) for _ in range(holes))))
-    return "\n".join(made)
+        lines.append(pattern.format(*(_argument(chance) for _ in range(holes))))
+    return "\n".join(lines)
 
 
 def _argument(chance: Random) -> str:

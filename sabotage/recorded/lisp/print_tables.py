@@ -67,7 +67,7 @@ def rows() -> Iterator[Row]:
     yield from (("nested", _nested, (text,)) for text in NESTED)
 
 
-def _said(text: str, limits: Limits = USUAL, hides: str = "") -> Any:
+def _outcome(text: str, limits: Limits = USUAL, hides: str = "") -> Any:
     found = evaluate(text, DATA, limits, hides=hides)
     error = None if found.error is None else found.error.as_value()
     return found.value, found.shown, error, found.printed, found.cut, found.steps, found.memory
@@ -76,33 +76,33 @@ def _said(text: str, limits: Limits = USUAL, hides: str = "") -> Any:
 def _written(around: str) -> Iterator[Any]:
     for number, inner in enumerate(INNER):
         value = around.replace("V", inner)
-        yield _said(f"[(str {value}) {value}]", hides="_")
-        yield _said(WRITERS[number % len(WRITERS)].replace("V", value), hides=("_", "", "_a")[number % 3])
+        yield _outcome(f"[(str {value}) {value}]", hides="_")
+        yield _outcome(WRITERS[number % len(WRITERS)].replace("V", value), hides=("_", "", "_a")[number % 3])
 
 
 def _joined(inner: str) -> Iterator[Any]:
     for form in (*WRITERS, *JOINED):
-        yield _said(form.replace("V", inner), hides="_")
+        yield _outcome(form.replace("V", inner), hides="_")
 
 
 def _limited(text: str) -> Iterator[Any]:
     """Evaluate with the limits at what is needed and just below, and with a list that is one item longer."""
     for size in (4, 5):
-        given = text.replace("V", str(list(range(size))))
-        needs = evaluate(given, DATA, USUAL)
-        yield given, needs.steps, needs.memory
+        source = text.replace("V", str(list(range(size))))
+        needs = evaluate(source, DATA, USUAL)
+        yield source, needs.steps, needs.memory
         for by in (-1, 0):
-            yield _said(given, Limits(steps=needs.steps + by, seconds=1e6))
-            yield _said(given, Limits(memory=needs.memory + by, seconds=1e6))
+            yield _outcome(source, Limits(steps=needs.steps + by, seconds=1e6))
+            yield _outcome(source, Limits(memory=needs.memory + by, seconds=1e6))
     for memory in range(0, 1_200, 100):
-        yield _said(given, Limits(steps=5_000, memory=memory, seconds=1e6))[2]
+        yield _outcome(source, Limits(steps=5_000, memory=memory, seconds=1e6))[2]
 
 
 def _nested(text: str) -> Iterator[Any]:
     """Evaluate a form in itself up to the depth that is allowed, and one deeper."""
     for most in (9, 10, 23):
-        given = "1"
+        source = "1"
         for _ in range(12):
-            given = text.replace("H", given, 1).replace("H", "1")
-            found = evaluate(given, DATA, Limits(steps=5_000, depth=most, seconds=1e6))
+            source = text.replace("H", source, 1).replace("H", "1")
+            found = evaluate(source, DATA, Limits(steps=5_000, depth=most, seconds=1e6))
             yield found.shown, found.error and found.error.message, found.steps

@@ -164,8 +164,8 @@ class _Tools:
         """Answer a call."""
         self.calls.append((name, args))
         answers = {"no": None, "yes": True, "o": {"g": 4}, "l": [1, 2], "t": "a$b"}
-        given = args.get("x")
-        return given + 7 if name == "b" and isinstance(given, int) else answers.get(name, len(self.calls))
+        value = args.get("x")
+        return value + 7 if name == "b" and isinstance(value, int) else answers.get(name, len(self.calls))
 
 
 def rows() -> Iterator[Row]:

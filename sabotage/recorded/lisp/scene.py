@@ -94,18 +94,18 @@ class _Scene:
 
     def show(self, example: Example) -> None:
         """Show an example."""
-        given = deepcopy(example.given)
+        data = deepcopy(example.given)
         match example.kind:
             case "lisp":
                 limits = Limits(seconds=SECONDS)
-                if given[2] is not None:
-                    steps, memory, depth, printed, text = given[2]
+                if data[2] is not None:
+                    steps, memory, depth, printed, text = data[2]
                     limits = Limits(steps, memory, depth, SECONDS, printed, text)
-                self.evaluate(given[0], given[1], limits, given[3])
+                self.evaluate(data[0], data[1], limits, data[3])
             case "compile":
-                self.compile(given[0])
+                self.compile(data[0])
             case _:
-                self.turn(given[0], given[1])
+                self.turn(data[0], data[1])
 
     # -- values --------------------------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class _Table:
         value = self.ctx.begin(function, list(args))
         return self.ctx.run(value) if hasattr(value, "send") else value
 
-    def told(self, function: Any, args: tuple[Any, ...], depth: int = 0) -> str:
+    def words(self, function: Any, args: tuple[Any, ...], depth: int = 0) -> str:
         """Return what a call comes to, in words."""
         ctx = self.ctx
         ctx.meter.steps = 0
@@ -140,13 +140,13 @@ class _Table:
             if isinstance(value, Endless):
                 value = self.called(ctx.functions["take"], (4, value))
             if isinstance(value, Function) and depth < 1:
-                more = [self.told(value, self.pool(given), depth + 1) for given in CALLED]
+                more = [self.words(value, self.pool(given), depth + 1) for given in CALLED]
                 return f"a function: {'; '.join(more)}"
             readable, plain = (ctx.written((value,), readable=how) for how in (True, False))
             text = f"{type(value).__name__} {readable} {plain}"
         except Fault as fault:
-            told = fault.error().as_value()
-            text = " ".join(f"{name}: {told[name]}" for name in told)
+            data = fault.error().as_value()
+            text = " ".join(f"{name}: {data[name]}" for name in data)
         except Breach:
             raise
         except Exception as error:
@@ -169,7 +169,7 @@ def show_functions(notes: Notes, seed: str) -> None:
                 notes.add("table", row.name, "\n".join(lines))
                 lines.clear()
             before = args[0] if args else None
-            lines.append(table.told(function, args))
+            lines.append(table.words(function, args))
         notes.add("table", row.name, "\n".join(lines))
 
 

@@ -234,7 +234,7 @@ def _run(
     return context.quiet(lambda: context.wait(machine.run(program, inputs, run_id=name)))
 
 
-def _heard(context: SceneContext, name: str) -> None:
+def _note_log(context: SceneContext, name: str) -> None:
     """Note what is logged."""
 
     class Handler(logging.Handler):
@@ -249,14 +249,14 @@ def _heard(context: SceneContext, name: str) -> None:
 
 def answer_calls(context: SceneContext) -> None:
     """Answer the calls of a program in every way."""
-    chance, given = context.chance, RandomTools(context, ManualClock())
+    chance, tools = context.chance, RandomTools(context, ManualClock())
     more = {"max_cost": chance.choice((1, 5))} if chance.random() < 0.3 else {}
     steps = [_call(chance, number) for number in range(5)]
     program = context.quiet(lambda: _program(chance, steps, **more))
     if program is None:
         return
     limits = Limits(chance.choice((1 << 20, 1 << 20, 100_000, 1000)))
-    machine = _machine(context, given.clock, given, given, limits=limits)
+    machine = _machine(context, tools.clock, tools, tools, limits=limits)
     run = context.quiet(lambda: context.wait(machine.run(program, _INPUTS, run_id="r")))
     for _ in range(4):
         payload: Any = chance.choice(_OUTPUTS)
@@ -331,7 +331,7 @@ _SCRIPTS: Final[tuple[Any, ...]] = (["yes"], ['{"a": 1}', "x"], ["4111-1111"], [
 def take_from_cache(context: SceneContext) -> None:
     """Ask the same again with a cache: in other runs, by other machines, with other models and types."""
     chance, cache = context.chance, FaultyCache(context)
-    _heard(context, "stepward.cache")
+    _note_log(context, "stepward.cache")
     step = {"id": "s0", "type": "llm", "output_key": "v", "next_step": "s1", "cache": chance.random() < 0.9}
     step |= {"prompt": chance.choice(("go?", "go {{plain}}", "of {{card}}")), "on_error": "skip"}
     forms: tuple[dict[str, Any], ...] = (
@@ -347,11 +347,11 @@ def take_from_cache(context: SceneContext) -> None:
         program = context.quiet(lambda steps=steps: _program(chance, steps))
         if program is None:
             continue
-        given: Any = RandomTools(context, ManualClock(), odd=0.1)
+        tools: Any = RandomTools(context, ManualClock(), odd=0.1)
         scripted = drawn_model(context)
         scripted.script = {"s0": chance.choice(_SCRIPTS)}
-        model = chance.choice((given, scripted, scripted, NamedModels(scripted, small=scripted)))
-        machine = _machine(context, given.clock, given, model, cache=cache, limits=Limits(130_000))
+        model = chance.choice((tools, scripted, scripted, NamedModels(scripted, small=scripted)))
+        machine = _machine(context, tools.clock, tools, model, cache=cache, limits=Limits(130_000))
         inputs = {**_INPUTS, "plain": chance.choice(("there", "here"))}
         run = _run(context, machine, program, inputs, f"r{number}")
         _show(context, machine, run)

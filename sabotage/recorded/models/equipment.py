@@ -22,7 +22,7 @@ from stepward.vm.machine import breakers
 from stepward.vm.machine.breakers import Breakers, of_program, of_tool
 from stepward.vm.machine.declared import ToolFacts, facts_of, tool
 from stepward.vm.machine.equipment import require_facts, require_model, signature_fault, tool_fault, tools_of
-from stepward.vm.machine.events import Result, event
+from stepward.vm.machine.events import Result, make_event
 from stepward.vm.machine.models import ModelReply, ModelRequest, ScriptedModel
 from stepward.vm.machine.plan import Plan
 from stepward.vm.machine.sizes import left_size, may_be_oversize, oversize, recorded_size, refusal
@@ -332,9 +332,9 @@ def break_circuits(context: SceneContext) -> None:
     chance, store, clock = context.chance, _Store(), thing(now=100.0)
     context.swap(breakers, "time", thing(monotonic=lambda: clock.now))
     context.do("most", lambda: Breakers(store, chance.choice((0, -1, 1, None)))._most, has_own_words=True)
-    held = [Breakers(store, chance.choice((1, 2, 3, None))) for _ in range(2)]
+    machines = [Breakers(store, chance.choice((1, 2, 3, None))) for _ in range(2)]
     for _ in range(16):
-        one, name = chance.choice(held), chance.choice(("pay", "mail"))
+        one, name = chance.choice(machines), chance.choice(("pay", "mail"))
         store.fails = chance.random() < 0.1
         match chance.choice(("count", "count", "count", "count", "look", "beside", "forget", "time", "switch", "ask")):
             case "count":
@@ -360,7 +360,7 @@ def break_circuits(context: SceneContext) -> None:
                 programs = chance.choice((["p"], ["q", "p"], []))
                 context.notes.add(one.open_one(chance.choice((name, "")), programs))
         context.notes.add(
-            [(each.is_stale, sorted(each._failures.items()), each.open_one(name, ["p"])) for each in held]
+            [(each.is_stale, sorted(each._failures.items()), each.open_one(name, ["p"])) for each in machines]
         )
     context.notes.add([tuple(switch) for switch in store.switches()])
 
@@ -404,7 +404,9 @@ def weigh(context: SceneContext) -> None:
             context.notes.add(refusal(state, step, size, counted), refusal(state, step, counted, size, size))
         long = "y" * chance.choice((0, 300, 450, 480, 500, 520, 700, 1500))
         for text in (long, "é" + long):
-            found = context.quiet(lambda value=value, text=text: event("attempt", {"output": value, "other": text}))
+            found = context.quiet(
+                lambda value=value, text=text: make_event("attempt", {"output": value, "other": text})
+            )
             if found is not None:
                 context.do("left", lambda state=state, found=found: left_size(state, found, "output"))
                 context.do("may be", lambda state=state, found=found: may_be_oversize(state, found))

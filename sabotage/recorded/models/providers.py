@@ -38,8 +38,8 @@ def drawn_request(chance: Random) -> ModelRequest:
     allowed = chance.choice((None, None, None, ("yes", "no"), ('"a"', "é"), ("one",), ()))
     texts = chance.choice(TEXTS), chance.choice((None, *TEXTS)), allowed, chance.choice(SCHEMAS)
     place = chance.choice(("ask", "think")), chance.choice((1, 1, 2)), chance.choice((1, 1, 2))
-    said = chance.choice((None, None, "small", "large")), chance.choice((None, 0, 1, Decimal("0.7")))
-    return ModelRequest(*texts, *place, *said, chance.choice((None, None, 1, 500)))
+    settings = chance.choice((None, None, "small", "large")), chance.choice((None, 0, 1, Decimal("0.7")))
+    return ModelRequest(*texts, *place, *settings, chance.choice((None, None, 1, 500)))
 
 
 CONTENTS: Final[tuple[Any, ...]] = (

@@ -23,10 +23,10 @@ from stepward.vm.machine.models import (
     ModelReply,
     ModelRequest,
     ScriptedModel,
-    asked,
     is_async,
     names_of,
     parameters_of,
+    reply_of,
 )
 from stepward.vm.models import recordings
 from stepward.vm.models.cache import CachedReply, read_entry, reply_key, write_entry
@@ -156,7 +156,7 @@ def drawn_model(context: SceneContext) -> ScriptedModel:
 
 def _complete(context: SceneContext, model: Any, request: ModelRequest, what: str = "reply") -> None:
     try:
-        context.notes.add(what, context.wait(asked(model, request)))
+        context.notes.add(what, context.wait(reply_of(model, request)))
     except Exception as error:
         context.notes.add_error(error)
         context.notes.add(error.spent if isinstance(error, ModelFailed) else "")
@@ -383,8 +383,8 @@ def key_replies(context: SceneContext) -> None:
         asked_for = {**_BASE, **{name: freeze(chance.choice(_OTHER[name])) for name in names}}
         context.do(names, lambda asked_for=asked_for: reply_key(**asked_for))
     for _ in range(4):
-        kept = CachedReply(freeze(chance.choice(_VALUES)), chance.choice(("m", "")))
-        entry = write_entry("k", kept)
+        cached = CachedReply(freeze(chance.choice(_VALUES)), chance.choice(("m", "")))
+        entry = write_entry("k", cached)
         context.do(entry, lambda entry=entry: read_entry("k", entry))
         data = json.loads(entry)
         for name in chance.sample(sorted(data), chance.choice((1, 1, 2))):

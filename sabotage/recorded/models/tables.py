@@ -47,9 +47,9 @@ def _settings() -> Iterator[tuple[Any, ...]]:
 
 
 def _step_with(model: Any, temperature: Any, most: Any, form: int, **more: Any) -> tuple[Plan, CallPlan]:
-    said = {"model": model, "temperature": temperature, "max_output_tokens": most}
+    settings = {"model": model, "temperature": temperature, "max_output_tokens": most}
     step: dict[str, Any] = {"id": "s0", "type": "llm", "prompt": "go", **more, **_FORMS[form]}
-    step |= {name: value for name, value in said.items() if value is not None}
+    step |= {name: value for name, value in settings.items() if value is not None}
     program = Program.from_dict({"name": "p", "language": 2, "inputs": {}, "steps": [step]})
     plan = Plan(program)
     return plan, plan.steps[0].calls[0]
@@ -60,22 +60,22 @@ def _show_setting(model: Any, temperature: Any, most: Any, form: int, is_cached:
     known = Known(plan)
     found: list[Any] = []
     for system, visit in product((None, "", "s"), (1, 2)):
-        asked = Call(0, "s0", visit, 1, 1, None, "go", system)
-        request = _request(call, asked, ())
+        call_asked = Call(0, "s0", visit, 1, 1, None, "go", system)
+        request = _request(call, call_asked, ())
         found += [request, request.settings, settings_of(request), settings_of(request, "most"), key_of(request)]
         found += [chat_of(request, structured) for structured in ("schema", "object", "prompt")]
         for parameters in _PARAMETERS if is_cached else _PARAMETERS[2:3]:
             adapter = ScriptedModel({}, parameters=parameters)
             replies = Replies(thing(), adapter, thing())
             replies._report = found.append  # type: ignore[method-assign,assignment]
-            found.append(replies.key(call, asked, known))
+            found.append(replies.key(call, call_asked, known))
     return found
 
 
 def _show_key(prompt: str, system: Any, allowed: Any, schema: Any, settings: Any) -> Any:
     found = [reply_key(freeze(one), prompt, system, allowed, freeze(schema), settings) for one in _PARAMETERS[1:]]
-    kept = CachedReply(freeze(schema), prompt)
-    entry = write_entry(found[0], kept)
+    cached = CachedReply(freeze(schema), prompt)
+    entry = write_entry(found[0], cached)
     return found, entry, read_entry(found[0], entry), outcome(lambda: read_entry(found[1], entry))
 
 
@@ -97,8 +97,8 @@ def _keys() -> Iterator[tuple[Any, ...]]:
 _RATES: Final = (0, 1, Decimal("0.15"), Decimal("0.000000000001"))
 
 
-def _show_price(given: Any, written: Any, cached: Any) -> Any:
-    price = Price(given, written) if cached == "missing" else Price(given, written, cached)
+def _show_price(read: Any, written: Any, cached: Any) -> Any:
+    price = Price(read, written) if cached == "missing" else Price(read, written, cached)
     counts = product((0, 1, 10, 10**6), (0, 1, 10**6), (0, 1, 10, 11))
     return [price.cost(Usage(*count)) for count in counts], price.cost(Usage(3, 4))
 
@@ -140,12 +140,12 @@ def _answers() -> Iterator[tuple[Any, ...]]:
 def _show_answer(form: int, at: int, otherwise: Any) -> Any:
     _, call = _step_with(None, None, None, form)
     value = _VALUES[at]
-    return [_told(typed(call, value, otherwise, most)) for most in (0, 3, 100)], [
-        _told(accepted_value(call, value, most)) for most in (0, 100)
+    return [_shortened(typed(call, value, otherwise, most)) for most in (0, 3, 100)], [
+        _shortened(accepted_value(call, value, most)) for most in (0, 100)
     ]
 
 
-def _told(result: Result) -> Any:
+def _shortened(result: Result) -> Any:
     return result._replace(value=repr(result.value)[:99])
 
 
@@ -199,9 +199,9 @@ _PHASES: Final = (
 
 
 def _state(calls: Any, due_at: int = 0, status: str = "RUNNING", **more: Any) -> Any:
-    made = None if calls is None else tuple(thing(phase=_PHASES[at][0], due=_PHASES[at][1]) for at in calls)
+    call_states = None if calls is None else tuple(thing(phase=_PHASES[at][0], due=_PHASES[at][1]) for at in calls)
     known = {"is_over": False, "is_cancelled": False, "ends_by": 0, "fork": None}
-    return thing(**{**known, "calls": made, "due": due_at, "status": status, **more})
+    return thing(**{**known, "calls": call_states, "due": due_at, "status": status, **more})
 
 
 def _show_due(calls: Any, due_at: int) -> Any:
@@ -256,21 +256,21 @@ def _counted() -> Iterator[tuple[Any, ...]]:
 
 def _show_counts(most: Any, run: str) -> Any:
     store = MemoryJournal()
-    held, found = Breakers(store, most), []
+    breakers, found = Breakers(store, most), []
     for at, one in enumerate(run.split(" ")):
-        switch = held.count(one[0], _RESULTS[one[1]], float(at))
+        switch = breakers.count(one[0], _RESULTS[one[1]], float(at))
         if switch is not None:
-            held.open(switch)
-        found.append((switch, sorted(held._failures.items()), held.seen[1], sorted(store.opened())))
-    held.look()
-    asked = product(("a", "b", ""), ((), ("p",), ("p", "q")))
-    return found, [held.open_one(tool, programs) for tool, programs in asked], store.switches()
+            breakers.open(switch)
+        found.append((switch, sorted(breakers._failures.items()), breakers.seen[1], sorted(store.opened())))
+    breakers.look()
+    cases = product(("a", "b", ""), ((), ("p",), ("p", "q")))
+    return found, [breakers.open_one(tool, programs) for tool, programs in cases], store.switches()
 
 
 def _show_open(opened: Any, tool: str, programs: Any) -> Any:
-    held = Breakers(MemoryJournal(), 1)
-    held.seen = (frozenset(opened), 0.0)
-    return held.open_one(tool, programs)
+    breakers = Breakers(MemoryJournal(), 1)
+    breakers.seen = (frozenset(opened), 0.0)
+    return breakers.open_one(tool, programs)
 
 
 def _open() -> Iterator[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ from stepward.vm.machine import keys, sizes, views, waits
 from stepward.vm.machine.authority import Envelope, envelope_note, is_name, require_name, two_people
 from stepward.vm.machine.data import completed, marked, part_of, refused
 from stepward.vm.machine.deadlines import as_seconds
-from stepward.vm.machine.events import RUNNING, Event, event
+from stepward.vm.machine.events import RUNNING, Event, make_event
 from stepward.vm.machine.known import brings_output, sensitive_leaves, veiled
 from stepward.vm.machine.redaction import Searched, Spellings, quotes, redacted
 from stepward.vm.machine.refusals import RunRefused
@@ -174,11 +174,17 @@ def _searched() -> Searched:
 
 def _show_value(spec_at: int, value_at: int) -> Any:
     spec, value = _spec(spec_at), freeze(_VALUES[value_at])
-    made = marked(value, spec)
-    found = [made, is_sealed(made), opened(made), marked(made, spec), veiled(value, spec, _searched())]
-    found += [veiled(made, spec, _searched()), refused(value, spec, "it"), sizes.recorded_size(value)]
-    found += [sizes.recorded_size(made), views.traced(made), views.shown(_VALUES[value_at])]
-    found += [list(sensitive_leaves(value, spec)), list(sensitive_leaves(made, spec, inside=True))]
+    marked_value = marked(value, spec)
+    found = [
+        marked_value,
+        is_sealed(marked_value),
+        opened(marked_value),
+        marked(marked_value, spec),
+        veiled(value, spec, _searched()),
+    ]
+    found += [veiled(marked_value, spec, _searched()), refused(value, spec, "it"), sizes.recorded_size(value)]
+    found += [sizes.recorded_size(marked_value), views.traced(marked_value), views.shown(_VALUES[value_at])]
+    found += [list(sensitive_leaves(value, spec)), list(sensitive_leaves(marked_value, spec, inside=True))]
     for is_gone in (False, True):
         sealed = _sealed_in(value, is_gone=is_gone)
         found += [views.traced(sealed), has_gone(sealed), is_sealed(sealed), outcome(partial(opened, sealed))]
@@ -187,8 +193,13 @@ def _show_value(spec_at: int, value_at: int) -> Any:
     if spec is not None:
         found += [part_of(spec, key) for key in ("a", "b", "z")]
         specs = {"x": spec, "y": TypeSpec(), "z": None}
-        for given in ({"x": value}, {"x": value, "y": 1, "z": None}, {"y": 0, "z": 0}, {"x": made, "y": 1, "z": 1}):
-            found.append(outcome(lambda given=given: completed(given, specs)))  # type: ignore[misc]
+        for values in (
+            {"x": value},
+            {"x": value, "y": 1, "z": None},
+            {"y": 0, "z": 0},
+            {"x": marked_value, "y": 1, "z": 1},
+        ):
+            found.append(outcome(lambda values=values: completed(values, specs)))  # type: ignore[misc]
         found.append(completed({"x": value, "y": 1, "z": 1, "w": 1, "v": 2}, specs))
     return found
 
@@ -246,7 +257,7 @@ def _show_people(caller: str, starter: str, by: str, has_rule: Any) -> Any:
 
 
 def _show_wait(kind: str, note: Any) -> Any:
-    happened = event("waiting" if kind == "waiting" else "waited", {"step": "s", "visit": 1}, note)
+    happened = make_event("waiting" if kind == "waiting" else "waited", {"step": "s", "visit": 1}, note)
     return [waits.dated(happened, now) for now in (0, 1, 2**53 - 2)], waits.dated(RUNNING, 3)  # type: ignore[arg-type]
 
 
@@ -277,7 +288,7 @@ def _show_size(size: int, counted: int, before: int, most: Any) -> Any:
 
 
 def _show_left(value: Any, is_once_sized: Any, more: int) -> Any:
-    happened = event("attempt", {"output": value, "step": "s" * more}, {})
+    happened = make_event("attempt", {"output": value, "step": "s" * more}, {})
     return sizes.left_size(thing(is_once_sized=is_once_sized), happened, "output")
 
 

@@ -84,8 +84,8 @@ class Web(ModuleType):
         yield thing(stream=self._stream)
 
     @asynccontextmanager
-    async def _stream(self, method: str, url: str, **asked: Any) -> AsyncIterator[_Response]:
-        self.context.notes.add(method, url, asked)
+    async def _stream(self, method: str, url: str, **request: Any) -> AsyncIterator[_Response]:
+        self.context.notes.add(method, url, request)
         sent = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if sent.late:
             await asyncio.sleep(LONG)

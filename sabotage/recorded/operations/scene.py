@@ -144,7 +144,9 @@ class _Scene:
             head, before = store.head(name), self.found.get(name)
             if before is None or head is None or before.head != head.digest.hex():
                 self.found[name] = found = self.env.quiet(machine.get(name))
-                self.tokens += [held.token for held in found.suspensions if held.token not in self.tokens]
+                self.tokens += [
+                    suspended.token for suspended in found.suspensions if suspended.token not in self.tokens
+                ]
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class _Scene:
 
     def resume(self) -> None:
         """Answer a call that waits, or one that does not any more, or none."""
-        waiting = [held.token for run in self.found.values() for held in run.suspensions]
+        waiting = [suspended.token for run in self.found.values() for suspended in run.suspensions]
         tokens = waiting if waiting and self.chance.random() < 0.85 else self.tokens
         token = self.chance.choice(tokens or ["nothing"])
         if self.chance.random() < 0.04:
@@ -312,13 +314,13 @@ class _Scene:
         if self.chance.random() < 0.1:
             before = before[:-1]
         data = {**chosen.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
-        said, policies = (
+        turn, policies = (
             TurnRequest("the first", {"a": 1}, max_steps=data["max_steps"]),
             [*chosen.case.held(self.later)],
         )
         try:
             if before:
-                said, data = TurnRequest(f"turn {len(before)}"), {**data, "max_steps": steps_left(before[-1])}
+                turn, data = TurnRequest(f"turn {len(before)}"), {**data, "max_steps": steps_left(before[-1])}
                 policies = [*turn_policies(before[-1].plan.policies, before[-1])]
             program = Program.from_dict({name: value for name, value in data.items() if value is not None})
         except Exception as error:  # a program with rules of its own is no turn
@@ -326,7 +328,7 @@ class _Scene:
             return
         machine, name = self._machine(chosen, policies), turn_name("session", len(before) + 1)
         last = before[-1] if before else None
-        self._ask(f"turn {name} {by}", machine.take_turn(name, program, self.env.inputs(chosen), said, last, by=by))
+        self._ask(f"turn {name} {by}", machine.take_turn(name, program, self.env.inputs(chosen), turn, last, by=by))
 
     def prune(self) -> None:
         """Prune runs that ended before some time."""

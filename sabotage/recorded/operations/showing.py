@@ -101,13 +101,13 @@ def _forge(env: Environment, key: SigningKey | None) -> None:
     run = chance.choice(runs)
     entries, head = store.read(run), store.head(run)
     records = [json.loads(entry.record) for entry in entries]
-    given = Receipt.give(run, head.seq, head.digest, "RUNNING", bytes(32), key) if head is not None else None
+    receipt = Receipt.give(run, head.seq, head.digest, "RUNNING", bytes(32), key) if head is not None else None
     at = chance.randrange(len(records))
     _change(records, at, chance.choice(("drop", "swap", "twice", "value", "value", "value", "time", "kind")), env)
     if not records:
         return
     raw_store_of(store).put(run, chained(records), head, None)
-    receipts = () if given is None or chance.random() < 0.5 else (given,)
+    receipts = () if receipt is None or chance.random() < 0.5 else (receipt,)
     try:
         found = verify(store, run, keys=_keys(key), receipts=receipts, replay=replayer(store, run, receipts))
         _show_verdict(env.notes, found)

@@ -39,9 +39,9 @@ class World:
         self.tells: list[str] = []
         """The notifications that come before the next answer."""
 
-    def answer(self, asked: dict[str, Any]) -> Any:
+    def answer(self, request: dict[str, Any]) -> Any:
         """Return the answer to a message; False for none."""
-        method, params = asked.get("method", ""), asked.get("params") or {}
+        method, params = request.get("method", ""), request.get("params") or {}
         match method:
             case "server/discover" if self.is_modern:
                 return {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}}
@@ -56,7 +56,7 @@ class World:
                 ours = {name: value for name, value in meta.items() if name.startswith("stepward/")}
                 self.context.notes.add("called", params.get("name"), params.get("arguments"), ours)
                 return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-            case _ if "id" in asked:
+            case _ if "id" in request:
                 return {"code": UNKNOWN, "message": "no such method"}
             case _:
                 return False
@@ -70,9 +70,9 @@ class World:
         more = {"nextCursor": str(first + self.page)} if first + self.page < len(rows) else {}
         return {"tools": rows[first : first + self.page], **more}
 
-    def written(self, asked: dict[str, Any]) -> list[str] | None:
+    def written(self, request: dict[str, Any]) -> list[str] | None:
         """Return the lines with which a message is answered, or None for the end of the server."""
-        found: Any = False if self.is_silent else self.answer(asked)
+        found: Any = False if self.is_silent else self.answer(request)
         if found is None:
             return None
         if found is False:
@@ -84,7 +84,7 @@ class World:
         name = "error" if "code" in found else "result"
         if self.is_modern and name == "result":
             found = {"resultType": "complete", "ttlMs": 3_600_000, "cacheScope": "private", **found}
-        return [*before, json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), name: found})]
+        return [*before, json.dumps({"jsonrpc": "2.0", "id": request.get("id"), name: found})]
 
 
 class Child:
@@ -92,7 +92,7 @@ class Child:
 
     pid = 4242
 
-    def __init__(self, world: World, said: bytes, ends_at: int) -> None:
+    def __init__(self, world: World, errors: bytes, ends_at: int) -> None:
         self.world = world
         self.ends_at = ends_at
         self.stdout_in, self.stdout = anyio.create_memory_object_stream[bytes](math.inf)
@@ -100,7 +100,7 @@ class Child:
         self.ended = asyncio.Event()
         self.stdin = self
         self.has_failed = False
-        for part in (said[:3], said[3:]):
+        for part in (errors[:3], errors[3:]):
             self.stderr_in.send_nowait(part) if part else None
 
     async def send(self, data: bytes) -> None:
@@ -135,7 +135,7 @@ class Child:
         return 0
 
 
-def start_children(context: SceneContext, world: World, said: bytes = b"", ends_at: int = 0) -> list[Child]:
+def start_children(context: SceneContext, world: World, errors: bytes = b"", ends_at: int = 0) -> list[Child]:
     """Have processes that are started be children of a world; return those that are started."""
     started: list[Child] = []
 
@@ -145,7 +145,7 @@ def start_children(context: SceneContext, world: World, said: bytes = b"", ends_
         context.notes.add("started", command, environment, has_path, options)
         if "broken" in command[0]:
             raise OSError("not at all")
-        started.append(Child(world, said, ends_at))
+        started.append(Child(world, errors, ends_at))
         return started[-1]
 
     def killpg(pid: int, kind: int) -> None:
@@ -180,17 +180,17 @@ def serve_web(context: SceneContext, world: World, odd: Any = None) -> None:
 
     async def handle(_: Any, request: httpx2.Request) -> httpx2.Response:
         ours = {name: request.headers.get(name) for name in ("authorization", "x-team", "accept-encoding")}
-        asked = json.loads(await request.aread() or b"{}")
-        context.notes.add(request.method, str(request.url), ours, asked.get("method"))
-        given = None if odd is None else odd(asked)
-        if isinstance(given, Exception):
-            raise given
-        if given is not None:
-            status, headers, parts = given
+        body = json.loads(await request.aread() or b"{}")
+        context.notes.add(request.method, str(request.url), ours, body.get("method"))
+        response = None if odd is None else odd(body)
+        if isinstance(response, Exception):
+            raise response
+        if response is not None:
+            status, headers, parts = response
             return httpx2.Response(status, headers=headers, stream=_Parts(parts))
         if request.method != "POST":
             return httpx2.Response(405, stream=_Parts([]))
-        lines = world.written(asked)
+        lines = world.written(body)
         if not lines:
             return httpx2.Response(202 if lines is not None else 500, stream=_Parts([]))
         return httpx2.Response(200, headers={"content-type": "application/json"}, stream=_Parts([lines[-1].encode()]))

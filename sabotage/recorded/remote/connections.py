@@ -32,7 +32,7 @@ def _tools(chance: Random) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _heard(context: SceneContext) -> None:
+def _note_log(context: SceneContext) -> None:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             context.notes.add("log", record.levelname, record.getMessage())
@@ -48,11 +48,11 @@ def call_children(context: SceneContext) -> None:
     from stepward.sabotage.recorded.remote.children import World, start_children
 
     chance, world = context.chance, World(context)
-    _heard(context)
+    _note_log(context)
     world.tools, world.is_modern, world.page = _tools(chance), chance.random() < 0.5, chance.choice((1, 2, 3, 100))
     ends_at = chance.choice((0, 0, 0, 0, 0, 15, 9)) if chance.random() < 0.5 else 0
-    said = chance.choice((b"", b"a last word", b"one\ntwo \xff\n", b"x" * 2100 + b"\nlast"))
-    start_children(context, world, said, ends_at)
+    errors = chance.choice((b"", b"a last word", b"one\ntwo \xff\n", b"x" * 2100 + b"\nlast"))
+    start_children(context, world, errors, ends_at)
     context.variable("SCENE_TEAM", "red")
     pins = pins_of({name: one for name, one in world.tools.items() if chance.random() < 0.9})
     command, folder = chance.choice(_COMMANDS), chance.choice((None, Path("/folder")))
@@ -69,10 +69,10 @@ def call_web(context: SceneContext) -> None:
     from stepward.sabotage.recorded.remote.children import World, serve_web
 
     chance, world = context.chance, World(context)
-    _heard(context)
+    _note_log(context)
     world.tools, world.is_modern = _tools(chance), chance.random() < 0.4
     share = chance.choice((0.0, 0.1, 0.3))
-    serve_web(context, world, lambda asked: _odd_response(chance, share, asked))
+    serve_web(context, world, lambda body: _odd_response(chance, share, body))
     context.variable("SCENE_TOKEN", chance.choice(("Bearer x", "Bearer x", None)))
     context.variable("SCENE_TEAM", "red")
     headers = chance.choice(({}, {"Authorization": "SCENE_TOKEN", "X-Team": "SCENE_TEAM"}))
@@ -85,11 +85,11 @@ def call_web(context: SceneContext) -> None:
     session.tools.close()
 
 
-def _odd_response(chance: Random, share: float, asked: Mapping[str, Any]) -> Any:
+def _odd_response(chance: Random, share: float, body: Mapping[str, Any]) -> Any:
     """Return another response than that of the world, or None."""
     import httpx2
 
-    if chance.random() >= share or "id" not in asked:
+    if chance.random() >= share or "id" not in body:
         return None
     json_type, large = {"content-type": "application/json"}, b"x" * (2 << 20)
     return chance.choice((
@@ -134,9 +134,9 @@ def wait_in_vain(context: SceneContext) -> None:
     start_children(context, world)
     with McpTools([StdioServer("world", "serve", pins=pins_of({"pay": {"inputSchema": {}}}))], patience=0.02) as tools:
         why = context.quiet(lambda: context.wait(tools.require_current(["world.pay"])))
-        said = context.notes.texts[-1]
+        note = context.notes.texts[-1]
     del context.notes.texts[count:]  # what was sent meanwhile depends on the computer
-    context.notes.add(why, said)
+    context.notes.add(why, note)
 
 
 async def _used(tools: Any) -> None:
@@ -156,15 +156,17 @@ def equip(context: SceneContext) -> None:
         for _ in range(chance.choice((0, 1, 2)))
     ]
     functions = chance.choice((None, {}, {"a.pay": len}, {"pay": len, "b.other": len}, json))
-    made = context.quiet(lambda: McpTools(servers, functions=functions))
-    if made is not None:
+    tools = context.quiet(lambda: McpTools(servers, functions=functions))
+    if tools is not None:
         names = ("a.pay", "b.pay", "a.other", "b.other", "pay", "dumps", "")
-        context.notes.add([made.has(name) for name in names], made.names(), made._patience, sorted(made._homes.items()))
+        context.notes.add(
+            [tools.has(name) for name in names], tools.names(), tools._patience, sorted(tools._homes.items())
+        )
         if chance.random() < 0.5:
-            context.wait(_used(made))
-        with made:
-            context.do("functions alone", lambda: context.wait(made.require_current(["pay", "x"])))
-        made.close()
+            context.wait(_used(tools))
+        with tools:
+            context.do("functions alone", lambda: context.wait(tools.require_current(["pay", "x"])))
+        tools.close()
 
 
 ACTS: Final[tuple[Act, ...]] = (

@@ -12,7 +12,7 @@ from stepward.sabotage.recorded.shared.context import Act, SceneContext, thing
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.remote.pins import MOST, NO_PINS, Listed, Pin, Pins
 from stepward.vm.remote.proposal import MAX_DEPTH, proposed, remarks, type_of
-from stepward.vm.remote.results import MAX_SAID, output_of, said, sent, text_of
+from stepward.vm.remote.results import MAX_SAID, json_argument, output_of, printable, text_of
 from stepward.vm.remote.servers import HttpServer, StdioServer, require_name, require_url, variable
 
 # -- pins --------------------------------------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ def read_answers(context: SceneContext) -> None:
         returns = None if data is None else TypeSpec.model_validate(data)
         context.do(data, lambda answer=answer, returns=returns: output_of(answer, returns))
         context.do("text", lambda answer=answer: text_of(answer, chance.choice((None, "…", ""))))
-        context.do("said", lambda: said(chance.choice(_TEXTS)))
-        context.do("sent", lambda: sent(chance.choice(VALUES)))
+        context.do("said", lambda: printable(chance.choice(_TEXTS)))
+        context.do("sent", lambda: json_argument(chance.choice(VALUES)))
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

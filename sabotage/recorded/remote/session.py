@@ -114,8 +114,8 @@ class Session:
                 if chance.random() < 0.2:
                     self.world.tools.pop(chance.choice(("mail", "look")), None)
             case "tell":
-                told = ("notifications/tools/list_changed", "notifications/message", "notifications/progress")
-                self.world.tells = [chance.choice(told)]
+                method = ("notifications/tools/list_changed", "notifications/message", "notifications/progress")
+                self.world.tells = [chance.choice(method)]
             case "told" if tools.has("world.pay"):
                 self.world.tells = ["notifications/tools/list_changed"]
                 if chance.random() < 0.5:
@@ -138,5 +138,5 @@ class Session:
             self.world.answers = [_text(says or "yes")]
         elif chance.random() < 0.03:
             self.world.answers = ["y" * ((8 << 20) + chance.choice((-1, 1)))]  # it comes in two parts, and a new line
-        told = _context(number, chance)
-        context.do(f"{name} {args}", lambda: context.wait(self.tools.call(name, args, told)))
+        tool_context = _context(number, chance)
+        context.do(f"{name} {args}", lambda: context.wait(self.tools.call(name, args, tool_context)))

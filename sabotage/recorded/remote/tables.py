@@ -11,7 +11,7 @@ from stepward.sabotage.recorded.shared.context import thing
 from stepward.sabotage.recorded.tabling import Table, outcome
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.remote.pins import Listed, Pin, Pins, _read
-from stepward.vm.remote.results import MAX_SAID, output_of, said, sent, text_of
+from stepward.vm.remote.results import MAX_SAID, json_argument, output_of, printable, text_of
 
 _DESCRIPTIONS: Final = (None, "", "a", "b")
 _SCHEMAS: Final[tuple[dict[str, Any], ...]] = ({}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1, "b": [1, 2]})
@@ -96,13 +96,13 @@ _NUMBERS: Final[tuple[Any, ...]] = (
 
 def _show_sent(at: int, how: str) -> Any:
     value = _NUMBERS[at]
-    made = sent({"plain": value, "list": [value], "tuple": (1, value), "object": {"a": {"b": value}}}[how])
-    return made, type(made).__name__
+    argument = json_argument({"plain": value, "list": [value], "tuple": (1, value), "object": {"a": {"b": value}}}[how])
+    return argument, type(argument).__name__
 
 
 def _show_said(before: int, sign: str) -> Any:
-    text = said("x" * (MAX_SAID + before) + sign)
-    return len(text), text[-4:], said(f"{sign}a{sign}")
+    text = printable("x" * (MAX_SAID + before) + sign)
+    return len(text), text[-4:], printable(f"{sign}a{sign}")
 
 
 TABLES: Final = (

@@ -186,12 +186,12 @@ def _inner(value: Any) -> list[tuple[str, Any]]:
 
 
 def _show_defaults(notes: Notes, called: str, function: Any) -> None:
-    given = (
+    defaults = (
         *(getattr(function, "__defaults__", None) or ()),
         *(getattr(function, "__kwdefaults__", None) or {}).values(),
     )
-    if given and isinstance(function, FunctionType):
-        notes.add(called, [each if _is_plain(each) else type(each).__name__ for each in given])
+    if defaults and isinstance(function, FunctionType):
+        notes.add(called, [each if _is_plain(each) else type(each).__name__ for each in defaults])
 
 
 def _is_plain(value: Any) -> bool:

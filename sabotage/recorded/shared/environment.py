@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.machine import DrawnCase, Parted, raised
 from stepward.sabotage.drawn.values import respelled
-from stepward.sabotage.drawn.world import DrawnWorld, given
+from stepward.sabotage.drawn.world import DrawnWorld, inputs_of
 from stepward.sabotage.operations.stores import Files
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.virtual_time import VirtualLoop
@@ -97,17 +97,17 @@ class Environment:
 
     def inputs(self, chosen: SceneProgram) -> Mapping[str, Any]:
         """Return inputs of a program."""
-        return given(chosen.plan, chosen.world) if chosen.case.inputs is None else chosen.case.inputs
+        return inputs_of(chosen.plan, chosen.world) if chosen.case.inputs is None else chosen.case.inputs
 
     def machine(self, policies: Sequence[Policy], key: SigningKey | None = None, **more: Any) -> Process:
         """Return a machine in a process of its own, which nothing has killed yet."""
         self.is_dead = False
         random = Random(f"{self.seed} {self._calls} {self.clock.time}").randbytes
         options = {"clock": self.clock, "random": random, "key": key, "checker": None, **self._options, **more}
-        made = Process(self, self, self.store, policies, **options)
-        made._stored = self.plans()  # documents do not change, and to read them anew takes long
-        _, made._plans = self._programs.setdefault(tuple(map(id, made.policies)), (made.policies, {}))
-        return made
+        process = Process(self, self, self.store, policies, **options)
+        process._stored = self.plans()  # documents do not change, and to read them anew takes long
+        _, process._plans = self._programs.setdefault(tuple(map(id, process.policies)), (process.policies, {}))
+        return process
 
     def plans(self) -> Plans:
         """Return the plans of the documents of the present store, which are read once."""
@@ -143,19 +143,19 @@ class Environment:
         """Answer as the world of a program."""
         self.notes.add(f"call {name}", args, context)
         self._run = context.run
-        said = await self._answer(context.program, context.step, context.visit, context.attempt, context.frame)
-        if isinstance(said, Waits):
-            return Suspend(said.request)
-        return respelled(said.value, Random(f"{self.seed} {name}")) if isinstance(said, Returned) else "well"
+        answer = await self._answer(context.program, context.step, context.visit, context.attempt, context.frame)
+        if isinstance(answer, Waits):
+            return Suspend(answer.request)
+        return respelled(answer.value, Random(f"{self.seed} {name}")) if isinstance(answer, Returned) else "well"
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Reply as the world of a program."""
         self.notes.add("ask", *request)
-        said = await self._answer("", request.step, request.visit, request.attempt, request.frame)
-        if not isinstance(said, Replied):
+        answer = await self._answer("", request.step, request.visit, request.attempt, request.frame)
+        if not isinstance(answer, Replied):
             return ModelReply("well", 2, 1)
         name = Random(f"{self.seed} {request.step}").choice(MODELS)
-        return ModelReply(said.content, said.tokens, said.cost, name)
+        return ModelReply(answer.content, answer.tokens, answer.cost, name)
 
     async def _answer(self, program: str, step: str, visit: int, attempt: int, frame: Sequence[Any]) -> Answer:
         self._calls += 1
@@ -169,16 +169,16 @@ class Environment:
             raise Killed(step)
         if self.meanwhile is not None and world.chance("meanwhile", *place).random() < SHARE_OF_OTHERS:
             await self.meanwhile(self._run)
-        said = world.answer(*place)
-        match said:
+        answer = world.answer(*place)
+        match answer:
             case Raised():
-                raise raised(said.names, f"{said.why} {world.words(*place)}")
+                raise raised(answer.names, f"{answer.why} {world.words(*place)}")
             case Lost():
                 raise InDoubt(world.words(*place))
             case TimedOut():
                 raise TooLate
             case _:
-                return said
+                return answer
 
 
 class Process(ExecutionVM):

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from stepward.sabotage.invariants import Breach
-from stepward.sabotage.recorded.notes import Notes, told
+from stepward.sabotage.recorded.notes import Notes, text_of
 from stepward.vm.errors import StepwardError
 
 T = TypeVar("T")
@@ -35,8 +35,8 @@ class Probe:
     def folder(self) -> str:
         """The folder of the scene, which is made when it is asked for first."""
         if self._folder is None:
-            made = tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True)
-            self._folder = os.path.realpath(self.stack.enter_context(made))
+            temporary = tempfile.TemporaryDirectory(prefix="stepward-", ignore_cleanup_errors=True)
+            self._folder = os.path.realpath(self.stack.enter_context(temporary))
         return self._folder
 
     def path(self, name: str) -> str:
@@ -45,7 +45,7 @@ class Probe:
 
     def note(self, *values: Any) -> None:
         """Note values, without the folder."""
-        self.notes.add(self._shown(" ".join(map(told, values))))
+        self.notes.add(self._shown(" ".join(map(text_of, values))))
 
     def ask(self, what: str, call: Callable[..., T], *args: Any, **more: Any) -> T | None:
         """Call a function, and note its result; return that, or None where it refuses."""

@@ -29,7 +29,7 @@ DOCUMENTS: Final = tuple((document_digest(text), text) for text in (b"program", 
 KINDS: Final = ("attempt", "governed", "opened", "waiting", "expired", "intent")
 
 
-class Told(ThroughJournal):
+class DamagedStore(ThroughJournal):
     """A store that says something else of its runs than it has, as a damaged one may."""
 
     def __init__(self, inner: Journal) -> None:
@@ -57,8 +57,8 @@ class Told(ThroughJournal):
         """Return the head as it is told now."""
         if run not in self.heads:
             return super().head(run)
-        told = self.heads[run]
-        head: Head | None = told.pop(0) if len(told) > 1 else told[0]
+        heads = self.heads[run]
+        head: Head | None = heads.pop(0) if len(heads) > 1 else heads[0]
         return head
 
     def row(self, run: str) -> Row | None:
@@ -87,7 +87,7 @@ class _Lost(MemoryVault):
 # -- sound runs --------------------------------------------------------------------------------------------------------
 
 
-class Made:
+class SampleRun:
     """A sound run: its entries, and its secrets by reference; `erased` are those that a record says are erased."""
 
     def __init__(self, probe: Probe, run: str, count: int) -> None:
@@ -104,10 +104,10 @@ class Made:
         """Add a record."""
         prev = self.entries[-1].digest if self.entries else NO_DIGEST
         version = version_of(kind, body, note)
-        made = write_record(
+        record = write_record(
             len(self.entries), prev, kind, canonical(portable(body)), canonical(portable(note)), at, version
         )
-        self.entries.append(made)
+        self.entries.append(record)
 
     def _record(self, probe: Probe, seq: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
         body: dict[str, Any]
@@ -160,9 +160,9 @@ class Made:
             journal.put_document(digest, text)
         append = Append(self.run, -1, self.entries, status, 5.0, False, self.signature(), 3.0)
         journal.create(append, "p", "ann", 0.0)
-        kept = {name: secret for name, secret in self.secrets.items() if name not in self.erased}
-        if kept:
-            journal.vault.put(self.run, kept)
+        secrets = {name: secret for name, secret in self.secrets.items() if name not in self.erased}
+        if secrets:
+            journal.vault.put(self.run, secrets)
         elif self.erased:
             journal.vault.erase(self.run)
 
@@ -185,23 +185,23 @@ class Made:
 def chains(probe: Probe) -> None:
     """Verify runs that are sound, and changed in one or two places."""
     for number in range(3):
-        made = Made(probe, f"r{number}", probe.draw(1, 2, 3, 5, 6, 8))
+        sample = SampleRun(probe, f"r{number}", probe.draw(1, 2, 3, 5, 6, 8))
         journal = MemoryJournal()
-        made.store(journal)
-        told = Told(journal)
-        told.entries[made.run], told.heads[made.run] = list(made.entries), [made.head()]
-        for entry in made.entries:
+        sample.store(journal)
+        damaged = DamagedStore(journal)
+        damaged.entries[sample.run], damaged.heads[sample.run] = list(sample.entries), [sample.head()]
+        for entry in sample.entries:
             probe.note(entry)
-        receipts = [made.receipt(probe) for _ in range(probe.draw(0, 1, 2, 3))]
+        receipts = [sample.receipt(probe) for _ in range(probe.draw(0, 1, 2, 3))]
         keys = [key.public for key in KEYS[: probe.draw(0, 0, 0, 1, 2)]]
         for _ in range(probe.draw(0, 1, 1, 1, 2)):
             change = probe.chance.choice(_CHANGES)
             probe.note(change.__name__)
-            change(probe, told, made)
-        probe.note("together", read_together(told, made.run))
+            change(probe, damaged, sample)
+        probe.note("together", read_together(damaged, sample.run))
         replay = probe.draw(None, _replayed)
-        _show(probe, partial(verify, told, made.run, keys=keys, receipts=receipts, replay=replay))
-        _check(probe, told, made, receipts)
+        _show(probe, partial(verify, damaged, sample.run, keys=keys, receipts=receipts, replay=replay))
+        _check(probe, damaged, sample, receipts)
 
 
 def _replayed(entries: Sequence[Entry], records: Sequence[Record]) -> list[Fault]:
@@ -214,15 +214,15 @@ def _show(probe: Probe, work: Callable[[], Verdict]) -> None:
         probe.note(found, found.is_intact, [str(fault) for fault in found.faults])
 
 
-def _check(probe: Probe, told: Told, made: Made, receipts: Sequence[Receipt]) -> None:
+def _check(probe: Probe, damaged: DamagedStore, sample: SampleRun, receipts: Sequence[Receipt]) -> None:
     """Check the chain alone."""
-    head = told.head(made.run)
+    head = damaged.head(sample.run)
     anchors = [Anchor(one.seq, one.digest) for one in receipts]
     readable = head is None or (type(head.seq) is int and type(head.digest) is bytes)
     chain = probe.quietly(
         "chain",
         lambda: check_chain(
-            made.run, told.read(made.run), head if readable else None, anchors, is_head_forged=probe.some(0.5)
+            sample.run, damaged.read(sample.run), head if readable else None, anchors, is_head_forged=probe.some(0.5)
         ),
     )
     if chain is not None:
@@ -233,41 +233,41 @@ def many(probe: Probe) -> None:
     """Verify all runs of a store, of which some were pruned, with receipts of some, and of some that are gone."""
     journal, receipts = MemoryJournal(), []
     for number in range(probe.draw(1, 2, 3)):
-        made = Made(probe, f"r{number}", probe.draw(1, 3))
-        made.store(journal)
-        receipts += [made.receipt(probe) for _ in range(probe.draw(0, 1, 2))]
+        sample = SampleRun(probe, f"r{number}", probe.draw(1, 3))
+        sample.store(journal)
+        receipts += [sample.receipt(probe) for _ in range(probe.draw(0, 1, 2))]
         if probe.some(0.4):
-            prune(probe, journal, made)
+            prune(probe, journal, sample)
     if probe.some(0.5):
         receipts.append(Receipt.give("gone", 0, bytes(32), "SUCCESS", bytes(32), probe.draw(None, KEYS[0])))
     keys = [key.public for key in KEYS[: probe.draw(0, 1, 2)]]
-    told = Told(journal)
+    damaged = DamagedStore(journal)
     if probe.some(0.3):
-        told.texts[DOCUMENTS[probe.draw(0, 1, 2)][0]] = probe.draw(None, b"other", "text")
+        damaged.texts[DOCUMENTS[probe.draw(0, 1, 2)][0]] = probe.draw(None, b"other", "text")
     replay = probe.draw(None, lambda run, own: lambda entries, _: [Fault(run, None, f"{len(own)} {len(entries)}")])
-    for verdict in verify_all(told, keys=keys, receipts=receipts, replay=replay):
-        probe.note(verdict, told.reads)
+    for verdict in verify_all(damaged, keys=keys, receipts=receipts, replay=replay):
+        probe.note(verdict, damaged.reads)
 
 
-def prune(probe: Probe, journal: Journal, made: Made) -> Pruned:
+def prune(probe: Probe, journal: Journal, sample: SampleRun) -> Pruned:
     """Prune a run of a store, mostly in the right way."""
     status, by = probe.draw("SUCCESS", "FAILED"), probe.draw(None, "ann")
-    digests = tuple(entry.digest for entry in made.entries)
-    kept = Pruned(made.run, "p", DOCUMENTS[0][0], status, NO_DIGEST, digests, 7_000_000, 9_000_000, by)
-    kept = kept.signed(made.key)
-    text = kept.to_bytes()
+    digests = tuple(entry.digest for entry in sample.entries)
+    pruned = Pruned(sample.run, "p", DOCUMENTS[0][0], status, NO_DIGEST, digests, 7_000_000, 9_000_000, by)
+    pruned = pruned.signed(sample.key)
+    text = pruned.to_bytes()
     if probe.some(0.2):
         text = probe.draw(text[:-1], text.replace(b'"r', b'"q'), b"", text.replace(b"p", b"q", 1))
-    probe.ask("prune", journal.prune, made.head(), text)
-    return kept
+    probe.ask("prune", journal.prune, sample.head(), text)
+    return pruned
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def _record(probe: Probe, told: Told, made: Made) -> None:
+def _record(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Change a byte of a record, perhaps with its digest."""
-    entries = told.entries[made.run]
+    entries = damaged.entries[sample.run]
     if not entries:
         return
     at = probe.chance.randrange(len(entries))
@@ -283,23 +283,23 @@ def _record(probe: Probe, told: Told, made: Made) -> None:
     entries[at] = Entry(old.seq, record, digest)
 
 
-def _body(probe: Probe, told: Told, made: Made) -> None:
+def _body(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Write a record anew with other content; all that follow, or none, are chained again."""
-    at = probe.chance.randrange(len(made.entries))
-    entries = told.entries[made.run] = list(made.entries)
+    at = probe.chance.randrange(len(sample.entries))
+    entries = damaged.entries[sample.run] = list(sample.entries)
     before = entries[at - 1].digest if at else NO_DIGEST
-    kind, body, note, at_time = _other(probe, made)
+    kind, body, note, at_time = _other(probe, sample)
     prev = probe.draw(before, before, bytes(32), b"\x01" * 32)
     entries[at] = write_record(at, prev, kind, body, note, at_time, probe.draw(1, 2, 9, 10))
     if probe.some(0.4):
         rest = [json.loads(entry.record) for entry in entries[at + 1 :]]
         entries[at + 1 :] = chained(rest, at + 1, entries[at].digest)
     elif at == len(entries) - 1 and probe.some(0.6):
-        told.heads[made.run] = [Head(made.run, at, entries[at].digest, None)]
+        damaged.heads[sample.run] = [Head(sample.run, at, entries[at].digest, None)]
 
 
-def _other(probe: Probe, made: Made) -> tuple[str, str, str, int]:
-    named = probe.chance.choice(sorted(made.secrets) or ["none"])
+def _other(probe: Probe, sample: SampleRun) -> tuple[str, str, str, int]:
+    named = probe.chance.choice(sorted(sample.secrets) or ["none"])
     texts = ("{}", '{"references":5}', f'{{"references":["{named}"]}}', '{"x":"#q1"}', '{"x":"#n01"}', '{"x":1.5}')
     bodies = (
         *texts,
@@ -309,20 +309,20 @@ def _other(probe: Probe, made: Made) -> tuple[str, str, str, int]:
         '{"b":1,"a":2}',
     )
     started = canonical({"program": DOCUMENTS[0][0], "policies": probe.draw([5], ["none"], [])})
-    notes = ("{}", canonical({"run": made.run}), '{"run":"other"}')
+    notes = ("{}", canonical({"run": sample.run}), '{"run":"other"}')
     return probe.draw("started", "erased", "attempt"), probe.draw(*bodies, started), probe.draw(*notes), 5
 
 
-def _links(probe: Probe, told: Told, made: Made) -> None:
+def _links(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Write some records anew, each with its own digest; those that follow name the ones of before."""
-    entries = told.entries[made.run] = list(made.entries)
+    entries = damaged.entries[sample.run] = list(sample.entries)
     for at in sorted(probe.chance.sample(range(len(entries)), min(len(entries), probe.draw(1, 2, 2, 3)))):
-        kind, note = ("attempt", "{}") if at else ("started", canonical({"run": made.run}))
-        before = (made.entries[at - 1].digest, entries[at - 1].digest) if at else (NO_DIGEST, NO_DIGEST)
+        kind, note = ("attempt", "{}") if at else ("started", canonical({"run": sample.run}))
+        before = (sample.entries[at - 1].digest, entries[at - 1].digest) if at else (NO_DIGEST, NO_DIGEST)
         entries[at] = write_record(at, probe.draw(*before), kind, probe.draw(*_LINKED), note, 5)
     last = entries[-1]
     if probe.some(0.5):
-        told.heads[made.run] = [Head(made.run, last.seq, last.digest, None)]
+        damaged.heads[sample.run] = [Head(sample.run, last.seq, last.digest, None)]
 
 
 _LINKED: Final = (
@@ -331,16 +331,16 @@ _LINKED: Final = (
 )  # fmt: skip
 
 
-def _another(probe: Probe, told: Told, made: Made) -> None:
+def _another(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Put another run in its place."""
-    other = Made(probe, probe.draw("other", made.run), probe.draw(1, 3))
-    told.entries[made.run] = other.entries
-    told.heads[made.run] = [probe.draw(other.head(), other.head()._replace(run=made.run))]
+    other = SampleRun(probe, probe.draw("other", sample.run), probe.draw(1, 3))
+    damaged.entries[sample.run] = other.entries
+    damaged.heads[sample.run] = [probe.draw(other.head(), other.head()._replace(run=sample.run))]
 
 
-def _order(probe: Probe, told: Told, made: Made) -> None:
+def _order(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Remove, repeat or exchange entries."""
-    entries = told.entries[made.run]
+    entries = damaged.entries[sample.run]
     at = probe.chance.randrange(len(entries)) if entries else 0
     match probe.draw(0, 1, 2, 3, 4):
         case 0:
@@ -355,9 +355,9 @@ def _order(probe: Probe, told: Told, made: Made) -> None:
             del entries[at:]
 
 
-def _types(probe: Probe, told: Told, made: Made) -> None:
+def _types(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Give a column of an entry a wrong type or value."""
-    entries = told.entries[made.run]
+    entries = damaged.entries[sample.run]
     if entries:
         at = probe.chance.randrange(len(entries))
         name, value = probe.draw(
@@ -368,11 +368,11 @@ def _types(probe: Probe, told: Told, made: Made) -> None:
         entries[at] = entries[at]._replace(**{name: value})
 
 
-def _head(probe: Probe, told: Told, made: Made) -> None:
+def _head(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Change the stored head."""
-    head: Any = made.head()
-    early = made.entries[probe.chance.randrange(len(made.entries))]
-    told.heads[made.run] = [
+    head: Any = sample.head()
+    early = sample.entries[probe.chance.randrange(len(sample.entries))]
+    damaged.heads[sample.run] = [
         probe.draw(
             None, head._replace(seq="1"), head._replace(digest="x"), head._replace(signature="s"),
             head._replace(run="q"),
@@ -380,35 +380,35 @@ def _head(probe: Probe, told: Told, made: Made) -> None:
             head._replace(seq=-2, digest=bytes(32)),
             head._replace(digest=bytes(32)), head._replace(signature=KEYS[2].sign(b"x")), head._replace(signature=None),
             head._replace(seq=early.seq, digest=early.digest), head._replace(seq=early.seq),
-            head._replace(signature=KEYS[2].sign_head(made.run, head.seq, head.digest)),
+            head._replace(signature=KEYS[2].sign_head(sample.run, head.seq, head.digest)),
         )
     ]  # fmt: skip
 
 
-def _grow(probe: Probe, told: Told, made: Made) -> None:
+def _grow(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Let the run grow while it is read."""
-    early = made.entries[probe.chance.randrange(len(made.entries))]
-    first = Head(made.run, early.seq, early.digest, None)
-    told.heads[made.run] = [first, probe.draw(made.head(), first, None), first]
+    early = sample.entries[probe.chance.randrange(len(sample.entries))]
+    first = Head(sample.run, early.seq, early.digest, None)
+    damaged.heads[sample.run] = [first, probe.draw(sample.head(), first, None), first]
 
 
-def _line(probe: Probe, told: Told, made: Made) -> None:
+def _line(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Damage the line in the list of runs."""
-    told.lines[made.run] = probe.draw(None, Row.read((made.run, "p", 5, 1, 0.0, 0.0, 0.0)))
+    damaged.lines[sample.run] = probe.draw(None, Row.read((sample.run, "p", 5, 1, 0.0, 0.0, 0.0)))
 
 
-def _document(probe: Probe, told: Told, made: Made) -> None:
+def _document(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Lose or change a document."""
-    del made
-    told.texts[DOCUMENTS[probe.draw(0, 1)][0]] = probe.draw(None, b"other", "text")
+    del sample
+    damaged.texts[DOCUMENTS[probe.draw(0, 1)][0]] = probe.draw(None, b"other", "text")
 
 
-def _values(probe: Probe, told: Told, made: Made) -> None:
+def _values(probe: Probe, damaged: DamagedStore, sample: SampleRun) -> None:
     """Lose or change values of the vault."""
-    inner = told.inner
+    inner = damaged.inner
     assert isinstance(inner, MemoryJournal)
-    told.lost = probe.draw(*[False] * 7, None)
-    vault: dict[str, Any] = dict(made.secrets)
+    damaged.lost = probe.draw(*[False] * 7, None)
+    vault: dict[str, Any] = dict(sample.secrets)
     for name in sorted(vault):
         match probe.draw(0, 1, 2, 3, 4):
             case 0:
@@ -417,7 +417,7 @@ def _values(probe: Probe, told: Told, made: Made) -> None:
                 vault[name] = probe.draw(b"", bytes(40), vault[name] + b" ", "text")
             case 2:
                 vault[name] = TAG + bytes(40)
-    inner.vault._secrets[made.run] = vault
+    inner.vault._secrets[sample.run] = vault
 
 
 _CHANGES: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stepward.sabotage.recorded.shared.probe import Probe
-from stepward.sabotage.recorded.stores.chains import DOCUMENTS, KEYS, Made, Told, prune
+from stepward.sabotage.recorded.stores.chains import DOCUMENTS, KEYS, DamagedStore, SampleRun, prune
 from stepward.sabotage.recorded.stores.requests import quick
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.memory import MemoryJournal
@@ -51,32 +51,32 @@ class Busy(ThroughJournal):
 def _store(probe: Probe, name: str) -> Journal:
     if probe.some(0.85):
         return MemoryJournal()
-    made = SQLiteJournal(probe.path(name))
-    probe.stack.callback(made.close)
-    quick(made._file)
-    return made
+    journal = SQLiteJournal(probe.path(name))
+    probe.stack.callback(journal.close)
+    quick(journal._file)
+    return journal
 
 
 def copies(probe: Probe) -> None:
     """Copy a store to one that has some of its runs, twice; in between, runs go on, are signed, erased and pruned."""
     source, target = _store(probe, "source.db"), _store(probe, "target.db")
-    runs = [Made(probe, f"r{number}", probe.draw(1, 1, 2, 4)) for number in range(probe.draw(1, 2, 3, 4))]
-    for made in runs:
+    runs = [SampleRun(probe, f"r{number}", probe.draw(1, 1, 2, 4)) for number in range(probe.draw(1, 2, 3, 4))]
+    for sample in runs:
         is_there = probe.some(0.3)
         if is_there:
-            _have(probe, target, made)
-        made.store(source, probe.draw(*ROWS))
+            _have(probe, target, sample)
+        sample.store(source, probe.draw(*ROWS))
         if probe.some(0.5 if is_there else 0.2):
-            prune(probe, source, made)
+            prune(probe, source, sample)
     _copy(
         probe,
         source,
         probe.draw(target, target, Busy(target, probe.draw(1, 2, 3, 9), probe.draw(("create",), ("append",)))),
     )
     _show(probe, target)
-    for made in runs:
-        if source.head(made.run) is not None and probe.some(0.5):
-            _go_on(probe, source, made)
+    for sample in runs:
+        if source.head(sample.run) is not None and probe.some(0.5):
+            _go_on(probe, source, sample)
     _copy(probe, source, target)
     _show(probe, target)
 
@@ -86,10 +86,12 @@ def _copy(probe: Probe, source: Journal, target: Journal) -> None:
         head = journal.head(run)
         return None if head is None or head.seq == 1 else 7.0 + head.seq
 
-    told = Told(source)
+    damaged = DamagedStore(source)
     if probe.some(0.3):
-        _damage(probe, told)
-    probe.ask("copied", lambda: list(copy_runs(_Still(told) if told.lines or told.texts else source, target, due)))
+        _damage(probe, damaged)
+    probe.ask(
+        "copied", lambda: list(copy_runs(_Still(damaged) if damaged.lines or damaged.texts else source, target, due))
+    )
 
 
 class _Still(ThroughJournal):
@@ -105,76 +107,78 @@ class _Still(ThroughJournal):
         pass
 
 
-def _damage(probe: Probe, told: Told) -> None:
+def _damage(probe: Probe, damaged: DamagedStore) -> None:
     """Let the source say something wrong of its first run."""
-    run = next(told.names(), "none")
+    run = next(damaged.names(), "none")
     match probe.draw(0, 1, 2, 3, 4, 5, 5):
         case 5:
-            told.texts["none"] = None
-            told.lost = probe.draw(None, {}, {"other": b"1"})
+            damaged.texts["none"] = None
+            damaged.lost = probe.draw(None, {}, {"other": b"1"})
         case 0:
-            told.lines[run] = None
+            damaged.lines[run] = None
         case 1:
-            told.lines[run] = Row.read((run, 5, "s", 0, 0.0, 0.0, 0.0))
+            damaged.lines[run] = Row.read((run, 5, "s", 0, 0.0, 0.0, 0.0))
         case 2:
-            told.texts[DOCUMENTS[probe.draw(0, 1, 2)][0]] = probe.draw(None, b"other")
+            damaged.texts[DOCUMENTS[probe.draw(0, 1, 2)][0]] = probe.draw(None, b"other")
         case 3:
-            told.texts["none"] = None
-            told.heads[run] = [None]
+            damaged.texts["none"] = None
+            damaged.heads[run] = [None]
         case _:
-            told.texts["none"] = None
-            told.entries[run] = told.read(run)[:-1]
+            damaged.texts["none"] = None
+            damaged.entries[run] = damaged.read(run)[:-1]
 
 
-def _have(probe: Probe, target: Journal, made: Made) -> None:
+def _have(probe: Probe, target: Journal, sample: SampleRun) -> None:
     """Let the target have something of a run: some or all records, other ones, more, values, or that it was pruned."""
     match probe.draw("some", "some", "other", "more", "pruned", "erased", "all"):
         case "some":
-            some = made.entries[: probe.chance.randint(1, len(made.entries))]
-            target.create(Append(made.run, -1, some, "RUNNING", 1.0, True), "p", "x", 0.0)
+            some = sample.entries[: probe.chance.randint(1, len(sample.entries))]
+            target.create(Append(sample.run, -1, some, "RUNNING", 1.0, True), "p", "x", 0.0)
         case "other":
-            Made(probe, made.run, probe.draw(1, 2)).store(target)
+            SampleRun(probe, sample.run, probe.draw(1, 2)).store(target)
         case "more":
-            before = len(made.entries)
-            made.add("attempt", {"step": "z"}, {}, 5)
-            made.store(target)
-            del made.entries[before:]
+            before = len(sample.entries)
+            sample.add("attempt", {"step": "z"}, {}, 5)
+            sample.store(target)
+            del sample.entries[before:]
         case "pruned":
-            made.store(target)
-            prune(probe, target, made)
+            sample.store(target)
+            prune(probe, target, sample)
         case "erased":
-            target.vault.erase(made.run)
+            target.vault.erase(sample.run)
         case _:
-            made.store(target, "RUNNING")
+            sample.store(target, "RUNNING")
 
 
-def _go_on(probe: Probe, source: Journal, made: Made) -> None:
+def _go_on(probe: Probe, source: Journal, sample: SampleRun) -> None:
     """Let a run of the source go on."""
-    head = source.head(made.run)
+    head = source.head(sample.run)
     assert head is not None, "only runs that are there go on"
     match probe.draw("append", "append", "sign", "erase", "prune", "prune", "lose", "lost"):
         case "append" | "lost" as how:
             if how == "lost":
-                probe.ask("lose", source.vault.erase, made.run)
-            before = len(made.entries)
+                probe.ask("lose", source.vault.erase, sample.run)
+            before = len(sample.entries)
             for _ in range(probe.draw(1, 2)):
-                made.add("attempt", {"step": "later"}, {}, 9)
-            append = Append(made.run, before - 1, made.entries[before:], probe.draw(*ROWS), 8.0, True, made.signature())
+                sample.add("attempt", {"step": "later"}, {}, 9)
+            append = Append(
+                sample.run, before - 1, sample.entries[before:], probe.draw(*ROWS), 8.0, True, sample.signature()
+            )
             probe.ask("go on", source.append, append, None)
         case "sign":
-            made.key = KEYS[2]
-            probe.ask("sign", source.sign, made.head())
+            sample.key = KEYS[2]
+            probe.ask("sign", source.sign, sample.head())
         case "erase":
-            before = len(made.entries)
-            made.erased = sorted(made.secrets)
-            made.add("erased", {"references": made.erased}, {}, 9)
-            append = Append(made.run, before - 1, made.entries[before:], "SUCCESS", 8.0, True, made.signature())
+            before = len(sample.entries)
+            sample.erased = sorted(sample.secrets)
+            sample.add("erased", {"references": sample.erased}, {}, 9)
+            append = Append(sample.run, before - 1, sample.entries[before:], "SUCCESS", 8.0, True, sample.signature())
             probe.ask("erase", source.append, append, None)
-            probe.ask("erase", source.vault.erase, made.run)
+            probe.ask("erase", source.vault.erase, sample.run)
         case "prune":
-            prune(probe, source, made)
+            prune(probe, source, sample)
         case _:
-            probe.ask("lose", source.vault.erase, made.run)
+            probe.ask("lose", source.vault.erase, sample.run)
 
 
 def _show(probe: Probe, store: Journal) -> None:
@@ -207,17 +211,17 @@ def rotations(probe: Probe) -> None:
     """Sign the heads of a store with a new key, of which some are signed by others, and some are damaged."""
     inner = _store(probe, "runs.db")
     for number in range(probe.draw(1, 2, 3)):
-        made = Made(probe, f"r{number}", probe.draw(1, 3))
-        made.store(inner)
+        sample = SampleRun(probe, f"r{number}", probe.draw(1, 3))
+        sample.store(inner)
         if probe.some(0.3):
-            prune(probe, inner, made)
+            prune(probe, inner, sample)
     store: Journal = Busy(inner, probe.draw(0, 0, 1, 9, 10, 11, 30))
     if probe.some(0.3):
         store = _Moving(store, SigningKey.from_seed(bytes([9]) * 32))
     if probe.some(0.3):
-        told = Told(store)
-        told.texts[DOCUMENTS[0][0]] = probe.draw(None, b"other")
-        store = told
+        damaged = DamagedStore(store)
+        damaged.texts[DOCUMENTS[0][0]] = probe.draw(None, b"other")
+        store = damaged
     old = [key.public for key in probe.draw(KEYS[:1], KEYS[:2], KEYS[:0], KEYS[1:])]
     replay = probe.draw(None, None, lambda run: lambda entries, _: [Fault(run, 0, "no")] if len(entries) == 1 else [])
     for key in (probe.draw(*KEYS), SigningKey.from_seed(bytes([9]) * 32)):

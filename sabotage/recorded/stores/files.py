@@ -93,10 +93,10 @@ def _changes(probe: Probe) -> tuple[str, ...]:
 
 def _open(probe: Probe, path: str, **more: Any) -> None:
     """Open a file, and ask it a few things."""
-    made = probe.quietly("open", lambda: SQLiteJournal(path, **more))
-    if made is None:
+    journal = probe.quietly("open", lambda: SQLiteJournal(path, **more))
+    if journal is None:
         return
-    with closing(made) as store:
+    with closing(journal) as store:
         quick(store._file)
         probe.ask("rows", store.rows)
         for run in ("r0", "r1", "new"):
@@ -178,13 +178,13 @@ def pages(probe: Probe) -> None:
     """List more runs than one query returns, of which some were pruned."""
     path, count = probe.path("many.db"), probe.draw(999, 1000, 1001, 2001)
     with closing(SQLiteJournal(path)) as store:
-        kept = probe.draw("NULL", "CASE number % 500 WHEN 0 THEN x'00' END")
+        pruned = probe.draw("NULL", "CASE number % 500 WHEN 0 THEN x'00' END")
         numbers = f"WITH RECURSIVE n (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM n WHERE number < {count})"
         names = "run, program, status, seq, digest, started, updated, holder, fence, expires, kept"
         _write(
             path,
             f"INSERT INTO runs ({names}) {numbers}"
-            f" SELECT 'r' || number, 'p', 's', 0, x'00', number, 1, '', 1, 0, {kept} FROM n",
+            f" SELECT 'r' || number, 'p', 's', 0, x'00', number, 1, '', 1, 0, {pruned} FROM n",
         )
         for found in (list(store.names()), list(store.pruned())):
             probe.note(len(found), found[:2], found[-2:], sum(int(name[1:]) for name in found))
@@ -264,8 +264,8 @@ def layouts(probe: Probe) -> None:
     path, name = probe.path("box.db"), probe.draw("box", "the box")
     version = probe.draw(0, 1, 2, 3, 4)
     if version:
-        made = ("CREATE TABLE two (b INTEGER)", *upgrades[0], *upgrades[1])[: version + probe.draw(0, 0, 0, 1)]
-        _write(path, *made, "PRAGMA application_id = 77", f"PRAGMA user_version = {version}")
+        statements = ("CREATE TABLE two (b INTEGER)", *upgrades[0], *upgrades[1])[: version + probe.draw(0, 0, 0, 1)]
+        _write(path, *statements, "PRAGMA application_id = 77", f"PRAGMA user_version = {version}")
     file = probe.quietly("open", lambda: DatabaseFile(path, name, layout, create=probe.draw(True, True, False)))
     if file is None:
         return

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, cast
 
-from stepward.sabotage.recorded.notes import told
+from stepward.sabotage.recorded.notes import text_of
 from stepward.sabotage.recorded.shared.probe import Probe
 from stepward.vm.journal import postgres
 from stepward.vm.journal.conformance import CHECKS, Check
@@ -86,7 +86,7 @@ class _Weak:
             return found
 
         def call(*args: Any, **more: Any) -> Any:
-            probe.note(name, _named(told([*map(_short, args), more])))
+            probe.note(name, _named(text_of([*map(_short, args), more])))
             if name != weak:
                 return found(*args, **more)
             match how:
@@ -189,7 +189,7 @@ def servers(probe: Probe) -> None:
     more = Append("r", 1, [Entry(2, b"2", bytes(32))], "SUCCESS", 6.0, durable, b"s")
     lease, head, row = Lease("r", 2, 9.0), Head("r", 1, bytes(32), b"s"), ("r", "p", "RUNNING", 1, 5.0, 6.0, 0.0)
     switch = Switch("tool:a", probe.draw(True, False), 5.0, "why", "ann")
-    asked: list[tuple[Callable[..., Any], tuple[Any, ...], list[Any]]] = [
+    questions: list[tuple[Callable[..., Any], tuple[Any, ...], list[Any]]] = [
         (store.create, (first, "p", "ann", 4.0), [[(1,)], []]),
         (store.append, (more, probe.draw(None, 2)), [[], [], [probe.draw((1, 2), (2, 3))]]),
         (
@@ -224,7 +224,7 @@ def servers(probe: Probe) -> None:
         (store.close, (), []),
     ]
     filters = {"program": probe.draw(None, "p"), "since": probe.draw(None, 5.0), "limit": probe.draw(None, 0, 2)}
-    asked.append((lambda: store.rows(["RUNNING", "SUCCESS"], **filters), (), [[row]]))  # type: ignore[arg-type]
-    for call, args, answers in probe.chance.sample(asked, 14):
+    questions.append((lambda: store.rows(["RUNNING", "SUCCESS"], **filters), (), [[row]]))  # type: ignore[arg-type]
+    for call, args, answers in probe.chance.sample(questions, 14):
         server.answers = list(answers) if probe.some(0.7) else []
         probe.ask(getattr(call, "__name__", "call"), call, *args)

@@ -35,7 +35,7 @@ def _entries(start: int, count: int, mark: str = "") -> list[Entry]:
     return [Entry(seq, f"{seq}{mark}".encode(), bytes([seq]) * 32) for seq in range(start, start + count)]
 
 
-def _made(stack: ExitStack, kind: str) -> Journal:
+def _journal(stack: ExitStack, kind: str) -> Journal:
     if kind == "memory":
         return MemoryJournal()
     store = SQLiteJournal(Path(stack.enter_context(TemporaryDirectory())) / "runs.db")
@@ -54,7 +54,7 @@ def _filled(store: Journal) -> Journal:
 
 def _show_rows(kind: str, statuses: Any) -> Any:
     with ExitStack() as stack:
-        store = _filled(_made(stack, kind))
+        store = _filled(_journal(stack, kind))
         found: list[Any] = []
         limits = (None, 0, 1, 2, 6, 9)
         for program, since, limit in product((None, "", "p", "none"), (None, 0.0, 1.0, 2.0, 3.5), limits):
@@ -72,7 +72,7 @@ def _show_claims(kind: str, programs: Any, passed: int) -> Any:
     found: list[Any] = []
     for now, limit in product((0.0, 0.5, 1.0, 2.0, 4.9, 5.0), (0, 1, 2, 3, 9) if kind == "memory" else (2,)):
         with ExitStack() as stack:
-            store = _filled(_made(stack, kind))
+            store = _filled(_journal(stack, kind))
             found.append(store.due(now))
             for holder, time in (("x", now), ("y", now), ("x", now + TTL - 0.5), ("z", now + TTL)):
                 found.append(store.claim(holder, time, TTL, limit, programs, _PASSED[passed]))
@@ -179,10 +179,10 @@ def _show_sequence(kind: str, first: str, second: str) -> Any:
     found = []
     with ExitStack() as stack:
         for number, third in enumerate(_THIRD if kind == "memory" else _THIRD[:3]):
-            one = _One(_made(stack, kind))
+            one = _One(_journal(stack, kind))
             for act in (first, second):
-                came = outcome(partial(_ACTS[act], one))
-                found += [] if number else [came, one.shown()]
+                result = outcome(partial(_ACTS[act], one))
+                found += [] if number else [result, one.shown()]
             found += [outcome(partial(_ACTS[third], one)), one.shown()]
     return found
 
@@ -198,15 +198,15 @@ def _sequences() -> Iterator[tuple[Any, ...]]:
 def _show_switches(kind: str, run: str) -> Any:
     """Show a run that is held by one of two breakers, which are opened and closed."""
     with ExitStack() as stack:
-        store, found = _made(stack, kind), []
+        store, found = _journal(stack, kind), []
         for name in ("r", "s"):
             append = Append(name, -1, _entries(0, 1), "RUNNING", 0.0, False, None, 0.0)
             store.create(append, "p", "ann", TTL)
         for at, letter in enumerate(run):
             name = _TOOL if letter in "ox" else "program:p"
             if letter in "hH":
-                held = Lease("r" if letter == "h" else "s", 1, TTL)
-                found.append(outcome(lambda held=held: store.hold(held, _TOOL)))  # type: ignore[misc]
+                lease = Lease("r" if letter == "h" else "s", 1, TTL)
+                found.append(outcome(lambda lease=lease: store.hold(lease, _TOOL)))  # type: ignore[misc]
             else:
                 found.append(store.switch(Switch(name, letter in "oO", float(at), letter, "ann")))
             found += [store.due(9.0), sorted(store.opened())]
@@ -235,15 +235,15 @@ def _show_vault(first: int, second: int, last: str) -> Any:
     vault = MemoryVault()
     values: tuple[dict[str, bytes], ...] = ({}, {"a": b""}, {"a": b"1"}, {"b": b"2", "c": b"3"})
     found: list[Any] = []
-    for given in (values[first], values[second]):
-        found += [outcome(lambda given=given: vault.put("r", given)), vault.get("r")]  # type: ignore[misc]
+    for values_put in (values[first], values[second]):
+        found += [outcome(lambda values_put=values_put: vault.put("r", values_put)), vault.get("r")]  # type: ignore[misc]
     vault.put("s", {"z": b"9"})
-    asked: dict[str, Callable[[], int]] = {
+    questions: dict[str, Callable[[], int]] = {
         "erase": lambda: vault.erase("r"),
         "all": lambda: vault.erase_all(["s", "r"]),
         "none": lambda: 0,
     }
-    found += [asked[last](), vault.get("r"), vault.get("s"), asked[last]()]
+    found += [questions[last](), vault.get("r"), vault.get("s"), questions[last]()]
     return [*found, outcome(lambda: vault.put("r", {"a": b"4"})), vault.get("r")]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from stepward.sabotage.recorded.stores.chains import DOCUMENTS, KEYS, Told
+from stepward.sabotage.recorded.stores.chains import DOCUMENTS, KEYS, DamagedStore
 from stepward.sabotage.recorded.tabling import Table, outcome
 from stepward.sabotage.stores.forging import chained
 from stepward.vm.journal.canonical import canonical, portable
@@ -50,8 +50,8 @@ class Sample(NamedTuple):
     def pruned(self) -> Pruned:
         """Return what is kept of it."""
         digests = tuple(one.digest for one in self.entries)
-        kept = Pruned(self.run, "p", DOCUMENTS[0][0], self.status, NO_DIGEST, digests, 7_000_000, 9_000_000)
-        return kept.signed(self.key)
+        unsigned = Pruned(self.run, "p", DOCUMENTS[0][0], self.status, NO_DIGEST, digests, 7_000_000, 9_000_000)
+        return unsigned.signed(self.key)
 
     def store(self, journal: Journal) -> Journal:
         """Put it into a store."""
@@ -83,19 +83,19 @@ def sample(run: str, kinds: str, **more: Any) -> Sample:
             bodies.append(("attempt", {"step": letter, "output": number}))
     for seq, (kind, body) in enumerate(bodies):
         prev, note = found.entries[-1].digest if seq else NO_DIGEST, {} if seq else {"run": run}
-        text, said = canonical(portable(body)), canonical(note)
-        found.entries.append(write_record(seq, prev, kind, text, said, 10**6 * (seq + 5)))
+        text, note_text = canonical(portable(body)), canonical(note)
+        found.entries.append(write_record(seq, prev, kind, text, note_text, 10**6 * (seq + 5)))
     return found
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
 
-Change = Callable[[Told, Sample, int], None]
+Change = Callable[[DamagedStore, Sample, int], None]
 
 
 def _with(change: Callable[[list[Entry], int], None]) -> Change:
-    def changed(told: Told, made: Sample, at: int) -> None:
-        change(told.entries[made.run], at)
+    def changed(damaged: DamagedStore, example: Sample, at: int) -> None:
+        change(damaged.entries[example.run], at)
 
     return changed
 
@@ -126,7 +126,7 @@ def _cut(entries: list[Entry], at: int) -> None:
 
 
 IN_PLACES: Final[dict[str, Change]] = {
-    "none": lambda told, made, at: None,  # noqa: ARG005
+    "none": lambda damaged, example, at: None,  # noqa: ARG005
     "dropped": _with(_dropped),
     "twice": _with(lambda entries, at: entries.insert(at, entries[at])),
     "swapped": _with(_swapped),
@@ -143,46 +143,46 @@ IN_PLACES: Final[dict[str, Change]] = {
 
 
 def _headed(**parts: Any) -> Change:
-    def changed(told: Told, made: Sample, _: int) -> None:
-        told.heads[made.run] = [made.head()._replace(**parts)]
+    def changed(damaged: DamagedStore, example: Sample, _: int) -> None:
+        damaged.heads[example.run] = [example.head()._replace(**parts)]
 
     return changed
 
 
-def _no_head(told: Told, made: Sample, _: int) -> None:
-    told.heads[made.run] = [None]
+def _no_head(damaged: DamagedStore, example: Sample, _: int) -> None:
+    damaged.heads[example.run] = [None]
 
 
-def _nothing(told: Told, made: Sample, _: int) -> None:
-    told.heads[made.run], told.entries[made.run] = [None], []
+def _nothing(damaged: DamagedStore, example: Sample, _: int) -> None:
+    damaged.heads[example.run], damaged.entries[example.run] = [None], []
 
 
-def _other_head(told: Told, made: Sample, _: int) -> None:
-    told.heads[made.run] = [made._replace(key=KEYS[1]).head()]
+def _other_head(damaged: DamagedStore, example: Sample, _: int) -> None:
+    damaged.heads[example.run] = [example._replace(key=KEYS[1]).head()]
 
 
 def _document(at: int, text: Any) -> Change:
-    def changed(told: Told, _made: Sample, _: int) -> None:
-        told.texts[DOCUMENTS[at][0]] = text
+    def changed(damaged: DamagedStore, _made: Sample, _: int) -> None:
+        damaged.texts[DOCUMENTS[at][0]] = text
 
     return changed
 
 
 def _lost(values: Any) -> Change:
-    def changed(told: Told, made: Sample, _: int) -> None:
-        known = dict(made.secrets)
+    def changed(damaged: DamagedStore, example: Sample, _: int) -> None:
+        known = dict(example.secrets)
         for name in sorted(known)[:1]:
             known |= {"changed": {name: b"x"}, "more": {"00": b"1"}}.get(values, {})
             if values == "less":
                 del known[name]
-        told.lost = None if values is None else known
+        damaged.lost = None if values is None else known
 
     return changed
 
 
 def _rowed(line: Row | None) -> Change:
-    def changed(told: Told, made: Sample, _: int) -> None:
-        told.lines[made.run] = line
+    def changed(damaged: DamagedStore, example: Sample, _: int) -> None:
+        damaged.lines[example.run] = line
 
     return changed
 
@@ -211,13 +211,13 @@ ONCE: Final[dict[str, Change]] = {
 }
 
 
-def _receipts(made: Sample) -> list[list[Receipt]]:
-    last, first, middle = made.receipt(), made.receipt(0), made.receipt(len(made.entries) // 2)
+def _receipts(example: Sample) -> list[list[Receipt]]:
+    last, first, middle = example.receipt(), example.receipt(0), example.receipt(len(example.entries) // 2)
     wrong = replace(last, digest=bytes(32))
-    late = Receipt.give(made.run, 9, bytes(32), "SUCCESS", NO_DIGEST, made.key)
-    other = Receipt.give("another", 0, last.digest, "SUCCESS", NO_DIGEST, made.key)
+    late = Receipt.give(example.run, 9, bytes(32), "SUCCESS", NO_DIGEST, example.key)
+    other = Receipt.give("another", 0, last.digest, "SUCCESS", NO_DIGEST, example.key)
     plain = replace(last, key=None, signature=None)
-    singles = [[one] for one in (last, first, middle, wrong, late, other, plain, made.receipt(-1, KEYS[1]))]
+    singles = [[one] for one in (last, first, middle, wrong, late, other, plain, example.receipt(-1, KEYS[1]))]
     return [[], *singles, [first, last], [last, first], [middle, wrong], [wrong, late, other]]
 
 
@@ -225,15 +225,15 @@ _KEYS: Final = ((), KEYS[:1], KEYS[1:2], (KEYS[1], KEYS[0]))
 
 
 def _show_verdict(name: str, at: int, keys: int, kinds: str) -> Any:
-    made = sample("r", kinds)
-    told = Told(made.store(MemoryJournal()))
-    told.entries["r"], told.heads["r"] = list(made.entries), [made.head()]
+    example = sample("r", kinds)
+    damaged = DamagedStore(example.store(MemoryJournal()))
+    damaged.entries["r"], damaged.heads["r"] = list(example.entries), [example.head()]
     change = IN_PLACES.get(name) or ONCE[name]
-    change(told, made, len(made.entries) // 2 if at == 1 else at)
+    change(damaged, example, len(example.entries) // 2 if at == 1 else at)
     found: list[Any] = []
-    given = [key.public for key in _KEYS[keys]]
-    for receipts in _receipts(made) if kinds == "asb" else _receipts(made)[:2]:
-        verdict = outcome(lambda receipts=receipts: verify(told, "r", keys=given, receipts=receipts))  # type: ignore[misc]
+    keys_given = [key.public for key in _KEYS[keys]]
+    for receipts in _receipts(example) if kinds == "asb" else _receipts(example)[:2]:
+        verdict = outcome(lambda receipts=receipts: verify(damaged, "r", keys=keys_given, receipts=receipts))  # type: ignore[misc]
         found += [verdict, getattr(verdict, "is_intact", None)]
     return found
 
@@ -252,8 +252,8 @@ def _show_stores(order: Any, keys: int, known: int) -> Any:
     for one in runs:
         one.store(journal)
     receipts = [one.receipt() for one in runs] + [Receipt.give("gone", 0, bytes(32), "SUCCESS", NO_DIGEST, KEYS[0])]
-    given = [key.public for key in _KEYS[keys]]
-    return list(verify_all(journal, keys=given, receipts=receipts[:known] + receipts[-1:] * (known > 1)))
+    keys_given = [key.public for key in _KEYS[keys]]
+    return list(verify_all(journal, keys=keys_given, receipts=receipts[:known] + receipts[-1:] * (known > 1)))
 
 
 def _stores() -> Iterator[tuple[Any, ...]]:
@@ -265,11 +265,11 @@ def _stores() -> Iterator[tuple[Any, ...]]:
 
 
 def _show_misfit(seq: int, status: str, ended: str, trace: int, digest: Any) -> Any:
-    made = sample("r", "ab", status=ended)
-    kept = made.pruned()
-    right = made.entries[seq].digest if seq < len(made.entries) else bytes(32)
+    example = sample("r", "ab", status=ended)
+    pruned = example.pruned()
+    right = example.entries[seq].digest if seq < len(example.entries) else bytes(32)
     receipt = Receipt("r", seq, digest or right, status, bytes([trace]) * 32)
-    return kept.misfit(receipt), verify_pruned("r", kept.to_bytes(), [], [receipt, receipt])
+    return pruned.misfit(receipt), verify_pruned("r", pruned.to_bytes(), [], [receipt, receipt])
 
 
 def _misfits() -> Iterator[tuple[Any, ...]]:
@@ -287,8 +287,12 @@ def _show_kept(field: str, value: Any, keys: int) -> Any:
     journal = MemoryJournal()
     sample("r", "ab", is_pruned=True).store(journal)
     journal.prune(sample("r", "ab").head(), text)
-    given = [key.public for key in _KEYS[keys]]
-    return verify_pruned("r", text, given, []), outcome(lambda: kept_of(journal, "r")), verify(journal, "r", keys=given)
+    keys_given = [key.public for key in _KEYS[keys]]
+    return (
+        verify_pruned("r", text, keys_given, []),
+        outcome(lambda: kept_of(journal, "r")),
+        verify(journal, "r", keys=keys_given),
+    )
 
 
 def _kept() -> Iterator[tuple[Any, ...]]:
@@ -298,8 +302,8 @@ def _kept() -> Iterator[tuple[Any, ...]]:
 
 
 def _show_receipt(field: str, value: Any, is_signed: Any) -> Any:
-    made = sample("r", "a", key=KEYS[0] if is_signed else None).receipt()
-    data = json.loads(made.to_json())
+    example = sample("r", "a", key=KEYS[0] if is_signed else None).receipt()
+    data = json.loads(example.to_json())
     if field == "without":
         del data[value]
     else:
@@ -328,23 +332,23 @@ _COPIED: Final[dict[str, Sample]] = {
 _THERE: Final = ("none", "first", "all", "other", "more", "signed", "pruned", "pruned other", "erased", "values")
 
 
-def _have(target: MemoryJournal, made: Sample, what: str) -> None:
+def _have(target: MemoryJournal, example: Sample, what: str) -> None:
     match what:
         case "first":
-            append = Append("r", -1, made.entries[:1], "RUNNING", 1.0, True)
+            append = Append("r", -1, example.entries[:1], "RUNNING", 1.0, True)
             target.create(append, "p", "x", 0.0)
         case "all":
-            made._replace(is_pruned=False).store(target)
+            example._replace(is_pruned=False).store(target)
         case "other":
             sample("r", "zz").store(target)
         case "more":
-            made._replace(is_pruned=False, entries=[*made.entries, Entry(len(made.entries), b"x", bytes(32))]).store(
-                target
-            )
+            example._replace(
+                is_pruned=False, entries=[*example.entries, Entry(len(example.entries), b"x", bytes(32))]
+            ).store(target)
         case "signed":
-            made._replace(is_pruned=False, key=KEYS[1]).store(target)
+            example._replace(is_pruned=False, key=KEYS[1]).store(target)
         case "pruned":
-            made._replace(is_pruned=True).store(target)
+            example._replace(is_pruned=True).store(target)
         case "pruned other":
             sample("r", "zz", is_pruned=True).store(target)
         case "erased":
@@ -361,33 +365,33 @@ def _shown(store: MemoryJournal) -> Any:
 
 def _show_copies(kind: str, there: str) -> Any:
     """Copy three times; before the third, the run goes on, or is pruned if it had ended."""
-    made, source, target, found = _COPIED[kind], MemoryJournal(), MemoryJournal(), []
+    example, source, target, found = _COPIED[kind], MemoryJournal(), MemoryJournal(), []
     sample("q", "s").store(source)
-    made.store(source)
+    example.store(source)
     sample("s", "a").store(source)
-    _have(target, made, there)
+    _have(target, example, there)
     for number in range(3):
         found += [outcome(lambda: list(copy_runs(source, target, lambda *_: 7.0))), _shown(target)]
-        if number == 1 and made.status == "RUNNING":
+        if number == 1 and example.status == "RUNNING":
             longer = sample("r", "abc")
             source.append(Append("r", 2, longer.entries[3:], "SUCCESS", 8.0, True, longer.head().signature), None)
-        elif number == 1 and not made.is_pruned:
-            source.prune(made.head(), made.pruned().to_bytes())
+        elif number == 1 and not example.is_pruned:
+            source.prune(example.head(), example.pruned().to_bytes())
             source.vault.erase("r")
     return found
 
 
 def _show_damaged(name: str, at: int, there: str) -> Any:
     """Copy a store whose second run is damaged."""
-    made, source, target = sample("r", "asb"), MemoryJournal(), MemoryJournal()
-    for one in (sample("q", "a"), made, sample("s", "")):
+    example, source, target = sample("r", "asb"), MemoryJournal(), MemoryJournal()
+    for one in (sample("q", "a"), example, sample("s", "")):
         one.store(source)
-    told = Told(source)
-    told.entries["r"], told.heads["r"] = list(made.entries), [made.head()]
-    (IN_PLACES.get(name) or ONCE[name])(told, made, at)
-    told.frozen = lambda: _Still(told)  # type: ignore[method-assign]
-    _have(target, made, there)
-    return [outcome(lambda: list(copy_runs(told, target, lambda *_: None))) for _ in range(2)], _shown(target)
+    damaged = DamagedStore(source)
+    damaged.entries["r"], damaged.heads["r"] = list(example.entries), [example.head()]
+    (IN_PLACES.get(name) or ONCE[name])(damaged, example, at)
+    damaged.frozen = lambda: _Still(damaged)  # type: ignore[method-assign]
+    _have(target, example, there)
+    return [outcome(lambda: list(copy_runs(damaged, target, lambda *_: None))) for _ in range(2)], _shown(target)
 
 
 class _Still:
@@ -410,14 +414,14 @@ def _show_rotation(kinds: Sequence[str], keys: int, changes: str) -> Any:
     """Sign a store anew twice, with a new key and with another."""
     store, found = MemoryJournal(), []
     for at, kind in enumerate(kinds):
-        made = sample(f"r{at}", "a", key={"n": None, "0": KEYS[0], "1": KEYS[1]}[kind[0]], is_pruned="p" in kind)
-        made.store(store)
-    told = Told(store)
+        example = sample(f"r{at}", "a", key={"n": None, "0": KEYS[0], "1": KEYS[1]}[kind[0]], is_pruned="p" in kind)
+        example.store(store)
+    damaged = DamagedStore(store)
     if changes:
-        ONCE[changes](told, sample("r0", "a"), 0)
-    given = [key.public for key in _KEYS[keys]]
+        ONCE[changes](damaged, sample("r0", "a"), 0)
+    keys_given = [key.public for key in _KEYS[keys]]
     for key in (KEYS[2], KEYS[2], KEYS[1]):
-        found.append(outcome(lambda key=key: list(sign_anew(told, key, given))))  # type: ignore[misc]
+        found.append(outcome(lambda key=key: list(sign_anew(damaged, key, keys_given))))  # type: ignore[misc]
         found.append([(store.head(f"r{at}"), store.kept(f"r{at}")) for at in range(len(kinds))])
     return found
 

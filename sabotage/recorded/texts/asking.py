@@ -102,8 +102,8 @@ def show_type(notes: Notes, data: Any, values: Sequence[Any], chance: Random) ->
     for value in map(freeze, (*values, *drawn)):
         notes.add(value, refusal(value, spec), refusal(value, spec, "x"), fits(value, spec), spec.lists(value))
     some = {"a": spec, "b": TypeSpec(), "c": None}
-    for given in ({"a": freeze(drawn[0]), "b": 1, "c": None}, {"b": 1, "c": 2}, {"a": freeze(drawn[1]), "d": 3}):
-        tell(notes, completed, given, some)
+    for inputs in ({"a": freeze(drawn[0]), "b": 1, "c": None}, {"b": 1, "c": 2}, {"a": freeze(drawn[1]), "d": 3}):
+        tell(notes, completed, inputs, some)
     return spec
 
 
@@ -127,7 +127,7 @@ def show_equality(notes: Notes, chance: Random) -> None:
 # -- patterns ----------------------------------------------------------------------------------------------------------
 
 
-def show_pattern(notes: Notes, pattern: str, given: tuple[str, ...] = ()) -> None:
+def show_pattern(notes: Notes, pattern: str, texts: tuple[str, ...] = ()) -> None:
     """Note what a pattern is, the shortest texts in which it is found, and whether it is in some texts."""
     notes.add("pattern", pattern)
     try:
@@ -142,7 +142,7 @@ def show_pattern(notes: Notes, pattern: str, given: tuple[str, ...] = ()) -> Non
     if acceptance.written_out(tree) <= 200:
         notes.add([languages.shortest(pattern, longest, 3) for longest in (None, 2)], languages.lengths_of(pattern))
         notes.add(languages.is_empty(pattern, None), languages.is_empty(pattern, 1))
-    notes.add([matches(pattern, text) for text in (*TEXTS, *given)])
+    notes.add([matches(pattern, text) for text in (*TEXTS, *texts)])
 
 
 def show_patterns(notes: Notes, one: str | None, longest: int | None, other: str | None, most: int | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.recorded.notes import Notes, told
+from stepward.sabotage.recorded.notes import Notes, text_of
 from stepward.sabotage.recorded.plain import steady
 from stepward.vm.errors import DocumentError
 from stepward.vm.language.called_files import names_files
@@ -60,10 +60,10 @@ def _read(reader: Callable[[Path], Any], path: Path) -> str:
     try:
         found = reader(path)
     except DocumentError as error:
-        return told((error.name, [steady(problem) for problem in error.problems]))
+        return text_of((error.name, [steady(problem) for problem in error.problems]))
     except OSError as error:
         return type(error).__name__
-    return told([(one.to_data(), one.document.file) for one in (found if isinstance(found, list) else [found])])
+    return text_of([(one.to_data(), one.document.file) for one in (found if isinstance(found, list) else [found])])
 
 
 def _show_written(notes: Notes, home: Path, chance: Random) -> None:

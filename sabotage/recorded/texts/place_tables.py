@@ -122,9 +122,9 @@ def rows() -> Iterator[Row]:
     yield from (("inferred", _inferred, (number,)) for number in range(len(SOURCES)))
 
 
-def _said(ask: Callable[..., Any], *given: Any) -> Any:
+def _tried(ask: Callable[..., Any], *args: Any) -> Any:
     try:
-        return ask(*given)
+        return ask(*args)
     except Breach:
         raise
     except DocumentError as error:
@@ -152,13 +152,13 @@ def _built(number: int) -> Iterator[Any]:
     for wrap in WRAPPED:
         value = freeze(wrap(TEXTS[number]))
         yield value, [building.is_computed(value, language) for language in (1, 2)], list(building.pieces(value))
-        tree = _said(building.expression, value, 2)
-        yield tree, _said(building.expression, value, 1)
+        tree = _tried(building.expression, value, 2)
+        yield tree, _tried(building.expression, value, 1)
     if isinstance(tree, str):
         return
-        for given in GIVEN[::3]:
-            lookup = _lookup(freeze(given))
-            yield _said(template.fill, value, lookup), _said(evaluate, tree, lookup)
+        for names in GIVEN[::3]:
+            lookup = _lookup(freeze(names))
+            yield _tried(template.fill, value, lookup), _tried(evaluate, tree, lookup)
 
 
 def _written(number: int) -> Iterator[Any]:
@@ -191,11 +191,11 @@ class _World:
         return ModelReply("well", 1, 0)
 
 
-def _program(text: Any, given: Any) -> dict[str, Any]:
+def _program(text: Any, value: Any) -> dict[str, Any]:
     """Return a program that has a text in each place."""
     inner = {
         **{"name": "inner", "language": 2},
-        "inputs": {"i": {}, "j": {}, "d": {"default": text}, "e": {"default": {"k": [text]}}, "f": {"default": given}},
+        "inputs": {"i": {}, "j": {}, "d": {"default": text}, "e": {"default": {"k": [text]}}, "f": {"default": value}},
         "steps": [
             {"id": "in", "type": "tool", "tool": "in", "args": {"p": "$i", "q": ["$j", "$d", "$e"], "r": f"{text}|$f"}},
             {"id": "out", "type": "end", "output": {"d": "$d", "t": text, "p": "$in.output"}},
@@ -207,12 +207,12 @@ def _program(text: Any, given: Any) -> dict[str, Any]:
         {
             "id": "s",
             "type": "set",
-            "set": {"v": [text, "$a"], "w": {"k": text, "l": {"k": f"{text}|$a"}}, "c": [given]},
+            "set": {"v": [text, "$a"], "w": {"k": text, "l": {"k": f"{text}|$a"}}, "c": [value]},
         },
         {"id": "one", **one},
         {"id": "both", "type": "parallel", "parallel_steps": [{"id": "p1", **one}, {"id": "p2", **one, "tool": "two"}]},
         {"id": "c", "type": "call", "program": "inner", "args": {"i": alone, "j": {"k": [text]}}},
-        {"id": "c2", "type": "call", "program": "inner", "args": {"i": "$a", "j": given, "d": alone, "f": "$v"}},
+        {"id": "c2", "type": "call", "program": "inner", "args": {"i": "$a", "j": value, "d": alone, "f": "$v"}},
         {
             **{"id": "each", "type": "for_each", "items": "$v", "as": "it", "max_items": 3},
             "steps": [
@@ -227,19 +227,19 @@ def _program(text: Any, given: Any) -> dict[str, Any]:
             "output": {"v": "$v", "w": "$w", "each": "$each.output", "c": "$c2.output", "t": text},
         },
     ]
-    data = {"name": "places", "language": 2, "inputs": {"a": {"default": given}}, "programs": {"inner": inner}}
+    data = {"name": "places", "language": 2, "inputs": {"a": {"default": value}}, "programs": {"inner": inner}}
     return {**data, "steps": steps}
 
 
-def _placed(number: int, given: int) -> Iterator[Any]:
+def _placed(number: int, value: int) -> Iterator[Any]:
     world, text = _World(), TEXTS[number]
-    found = _said(Program.from_dict, _program(text, GIVEN[given]))
+    found = _tried(Program.from_dict, _program(text, GIVEN[value]))
     if not isinstance(found, Program):
         yield found
         return
     yield found.to_data()
     machine = ExecutionVM(world, world, journal=MemoryJournal(), checker=None)
-    run = _said(lambda: finished(machine.run(found, {})))
+    run = _tried(lambda: finished(machine.run(found, {})))
     yield from world.asked
     yield run if isinstance(run, str | list) else (run.status, run.reason, run.output, run.error)
 
@@ -279,7 +279,7 @@ DOCUMENTS: Final[dict[str, tuple[str, ...]]] = {
 def _limited(name: str) -> Iterator[Any]:
     for text in DOCUMENTS[name]:
         for is_json in (False, True)[: 1 + text.startswith("{")]:
-            found = _said(lambda text=text, is_json=is_json: read_text("it", text, is_json=is_json))
+            found = _tried(lambda text=text, is_json=is_json: read_text("it", text, is_json=is_json))
             if isinstance(found, list) and found and hasattr(found[0], "data"):
                 yield [(len(one.data), _depth(one.data), [each.message for each in one.problems]) for one in found]
                 yield [one.data for one in found] if len(text) < 60 else len(text)
@@ -310,7 +310,7 @@ def _inferred(number: int) -> Iterator[Any]:
             {"id": "e", "type": "end", "output": ["$v", "$w"]},
         ]
         data = {"name": "p", "language": 2, "inputs": {"u": {}, "x": {}}, "tools": {"t": {"returns": returns}, "r": {}}}
-        yield use, _said(_typed, {**data, "steps": steps})
+        yield use, _tried(_typed, {**data, "steps": steps})
 
 
 def _typed(data: dict[str, Any]) -> Any:
@@ -323,5 +323,5 @@ def _typed(data: dict[str, Any]) -> Any:
     for clause in meaning.clauses:
         if clause.tree is not None:
             is_condition = clause.is_condition
-            found.append(_said(lambda: check_expression(clause.text, clause.tree, meaning, is_condition=is_condition)))  # type: ignore[arg-type] # noqa: B023
+            found.append(_tried(lambda: check_expression(clause.text, clause.tree, meaning, is_condition=is_condition)))  # type: ignore[arg-type] # noqa: B023
     return found, list(typing.conflicts)

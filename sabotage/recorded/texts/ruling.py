@@ -53,21 +53,21 @@ def _walk(notes: Notes, automaton: Automaton, memory: Any, chance: Random) -> An
     def some(count: int) -> list[int]:
         return [number for number in range(count) if chance.random() < 0.6]
 
-    told: list[Any] = []
+    rows: list[Any] = []
     for _ in range(EVENTS):
         match chance.choice(("start", "start", "leave", "leave", "fork")):
             case "start":
                 which = some(len(automaton.starts))
-                told += ["starts", which, automaton.objection(memory, which)]
+                rows += ["starts", which, automaton.objection(memory, which)]
                 memory = automaton.started(memory, which)
             case "leave":
-                came, stale = some(len(automaton.comes)), some(len(automaton.comes))
-                memory = automaton.left(memory, came, stale)
+                succeeded, stale = some(len(automaton.comes)), some(len(automaton.comes))
+                memory = automaton.left(memory, succeeded, stale)
             case _:
                 memory = _fork(automaton, memory, chance)
         owes = [automaton.owes(memory, *ending) for ending in ENDINGS]
-        told.append((memory, automaton.is_broken(memory), owes))
-    notes.add(told)
+        rows.append((memory, automaton.is_broken(memory), owes))
+    notes.add(rows)
     return memory
 
 

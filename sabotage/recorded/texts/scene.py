@@ -108,32 +108,32 @@ class _Scene:
 
     def show(self, example: Example) -> None:
         """Show an example."""
-        given, notes, chance = deepcopy(example.given), self.notes, self.chance
+        data, notes, chance = deepcopy(example.given), self.notes, self.chance
         match example.kind:
             case "program":
-                self.show_program(given[0])
+                self.show_program(data[0])
             case "policy":
-                policy = load_policy(notes, given[0], is_recorded=given[1])
+                policy = load_policy(notes, data[0], is_recorded=data[1])
                 if policy is not None:
                     self.show_policies([policy])
             case "yaml" | "json":
-                self.read_text(given[0], is_json=example.kind == "json")
+                self.read_text(data[0], is_json=example.kind == "json")
             case "bytes":
-                tell(notes, decode, given[0], "it")
+                tell(notes, decode, data[0], "it")
             case "expression":
-                asking.show_expression(notes, given[0], given[1], chance)
+                asking.show_expression(notes, data[0], data[1], chance)
             case "template":
-                asking.show_template(notes, given[0], chance)
+                asking.show_template(notes, data[0], chance)
             case "type":
-                asking.show_type(notes, given[0], given[1:], chance)
+                asking.show_type(notes, data[0], data[1:], chance)
             case "pair":
-                asking.show_pair(notes, given[0], given[1])
+                asking.show_pair(notes, data[0], data[1])
             case "pattern":
-                asking.show_pattern(notes, given[0], given[1:])
+                asking.show_pattern(notes, data[0], data[1:])
             case "within":
-                asking.show_patterns(notes, *given)
+                asking.show_patterns(notes, *data)
             case _:
-                asking.show_words(notes, given[0])
+                asking.show_words(notes, data[0])
 
     # -- programs and policies -----------------------------------------------------------------------------------------
 
@@ -150,11 +150,11 @@ class _Scene:
             else:
                 self.show_program(document)
 
-    def show_program(self, given: Document | dict[str, Any]) -> None:
+    def show_program(self, source: Document | dict[str, Any]) -> None:
         """Load a program, show what it means, and now and then run it."""
-        if isinstance(given, dict):
-            self.notes.add("data", given)
-        program = load_program(self.notes, given)
+        if isinstance(source, dict):
+            self.notes.add("data", source)
+        program = load_program(self.notes, source)
         if program is None:
             return
         policies = self._policies() if self.chance.random() < 0.5 else []

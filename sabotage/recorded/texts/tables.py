@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from stepward.sabotage.invariants import Breach
 from stepward.sabotage.recorded.language import reading_tables
 from stepward.sabotage.recorded.language.examples import SCENES
-from stepward.sabotage.recorded.notes import Notes, told
+from stepward.sabotage.recorded.notes import Notes, text_of
 from stepward.sabotage.recorded.texts import place_tables, type_tables
 from stepward.vm.errors import StepwardError, UndefinedReferenceError
 from stepward.vm.expressions import building, fields, inside, letters, template
@@ -316,14 +316,14 @@ DIGITS: Final = tuple(
 
 def show_tables(notes: Notes, seed: str) -> None:
     """Note the rows that are dealt to a scene, by the number at the end of its seed."""
-    for name, cells, given in _rows()[int(seed.rpartition(" ")[2]) % SCENES :: SCENES]:
-        notes.add("table", name, given, "\n".join(map(told, cells(*given))))
+    for name, cells, row in _rows()[int(seed.rpartition(" ")[2]) % SCENES :: SCENES]:
+        notes.add("table", name, row, "\n".join(map(text_of, cells(*row))))
 
 
-def said(ask: Callable[..., Any], *given: Any) -> Any:
+def tried(ask: Callable[..., Any], *args: Any) -> Any:
     """Return what comes of a question: a value, or an error in words."""
     try:
-        return ask(*given)
+        return ask(*args)
     except Breach:
         raise
     except ValidationError as error:
@@ -336,10 +336,10 @@ def said(ask: Callable[..., Any], *given: Any) -> Any:
 
 @cache
 def _rows() -> list[Row]:
-    return list(_made())
+    return list(_operator_rows())
 
 
-def _made() -> Iterator[Row]:
+def _operator_rows() -> Iterator[Row]:
     for word in OPERATORS:
         yield from (("operator", _operated, (word, number)) for number in range(len(VALUES)))
         yield from (("precedence", _followed, (word, language)) for language in (1, 2))
@@ -349,7 +349,7 @@ def _made() -> Iterator[Row]:
     yield from (("template", _filled, (number,)) for number in range(len(TEMPLATES)))
     yield from (("letters", _cases, (start,)) for start in (*range(0, 0x3000, 0x400), *range(0xA400, 0x1F000, 0x400)))
     yield from (
-        ("scalars", lambda part: [said(resolve, one) for one in SCALARS[part::8]], (part,)) for part in range(8)
+        ("scalars", lambda part: [tried(resolve, one) for one in SCALARS[part::8]], (part,)) for part in range(8)
     )
     yield from (("instants", lambda part: [instant(one) for one in INSTANTS[part::24]], (part,)) for part in range(24))
     yield from (("days", _days, (text,)) for text in DAYS)
@@ -376,26 +376,26 @@ def _lookup(values: dict[str, Any]) -> Callable[[tuple[str, ...]], Any]:
 def _operated(word: str, number: int) -> Iterator[Any]:
     tree = parse(f"$a {word} $b", 2)
     for value in VALUES:
-        yield said(evaluate, tree, _lookup({"a": VALUES[number], "b": value}))
+        yield tried(evaluate, tree, _lookup({"a": VALUES[number], "b": value}))
 
 
 def _called(text: str) -> Iterator[Any]:
-    tree = said(parse, text, 2)
+    tree = tried(parse, text, 2)
     yield tree
     if not isinstance(tree, str):
-        yield from (said(evaluate, tree, _lookup({"a": value})) for value in VALUES)
+        yield from (tried(evaluate, tree, _lookup({"a": value})) for value in VALUES)
 
 
 def _followed(word: str, language: int) -> Iterator[Any]:
     for other in OPERATORS:
         texts = [f"$a {word} $b {other} $c", f"($a {word} $b) {other} $c", f"$a {word} ($b {other} $c)"]
         for text in texts if language == 2 else texts[:1]:
-            tree = said(parse, text, language)
+            tree = tried(parse, text, language)
             yield tree
             if not isinstance(tree, str):
-                yield [said(evaluate, tree, _lookup(values)) for values in ASSIGNED]
+                yield [tried(evaluate, tree, _lookup(values)) for values in ASSIGNED]
     for text in (f"not $a {word} $b", f"$a {word} not $b", f"-$a {word} -$b", f"not ($a {word} $b)", f"$a{word}$b"):
-        yield said(parse, text, language)
+        yield tried(parse, text, language)
 
 
 def _known(atom: str) -> Iterator[Any]:
@@ -405,7 +405,7 @@ def _known(atom: str) -> Iterator[Any]:
         for sign in ("and", "or"):
             texts += [f"{atom} {sign} {other}", f"{other} {sign} {atom}", f"not ({atom} {sign} {other})"]
     for text in texts:
-        tree = said(parse, text, 2)
+        tree = tried(parse, text, 2)
         if isinstance(tree, str):
             yield tree
         else:
@@ -414,20 +414,20 @@ def _known(atom: str) -> Iterator[Any]:
 
 
 @cache
-def _asked() -> Meaning:
+def _meaning() -> Meaning:
     steps = [{"id": "end", "type": "end", "output": 1}]
     return Meaning(Program.from_dict({"name": "asks", "language": 2, "inputs": INPUTS, "steps": steps}))
 
 
 def _checked(word: str, name: str) -> Iterator[Any]:
-    meaning = _asked()
+    meaning = _meaning()
     texts = [f"${name} {word} {other}" for other in (*(f"${one}" for one in INPUTS), *LITERALS)]
     texts += [f"{literal} {word} ${name}" for literal in LITERALS]
     if word == "==":
         texts += [call.replace("$a", f"${name}") for call in CALLS if "$gone" not in call]
     for text in texts:
-        tree = said(parse, text, 2)
-        yield tree if isinstance(tree, str) else said(_problems, text, tree, meaning)
+        tree = tried(parse, text, 2)
+        yield tree if isinstance(tree, str) else tried(_problems, text, tree, meaning)
 
 
 def _problems(text: str, tree: Any, meaning: Meaning) -> Any:
@@ -435,14 +435,14 @@ def _problems(text: str, tree: Any, meaning: Meaning) -> Any:
 
 
 def _filled(number: int) -> Iterator[Any]:
-    given = TEMPLATES[number]
-    yield list(template.embedded(given))
-    yield list(template.texts(given))
-    yield template.lone_reference(given)
-    yield [said(building.is_computed, freeze(given), language) for language in (1, 2)]
-    yield said(lambda: building.expression(freeze(given), 2))
+    data = TEMPLATES[number]
+    yield list(template.embedded(data))
+    yield list(template.texts(data))
+    yield template.lone_reference(data)
+    yield [tried(building.is_computed, freeze(data), language) for language in (1, 2)]
+    yield tried(lambda: building.expression(freeze(data), 2))
     for value in (*VALUES, freeze({"b": 0}), freeze({"b": {"c": None}}), freeze([None, 1])):
-        yield said(template.fill, given, _lookup({"a": value, "b": 1}))
+        yield tried(template.fill, data, _lookup({"a": value, "b": 1}))
 
 
 def _cases(start: int) -> Iterator[Any]:
@@ -455,12 +455,12 @@ def _cases(start: int) -> Iterator[Any]:
 
 
 def _days(text: str) -> Iterator[Any]:
-    made = said(Waiver.model_validate, {"program": "p", "rule": "r", "reason": "why", "expiry": text})
-    if not isinstance(made, Waiver):
-        yield made
+    waiver = tried(Waiver.model_validate, {"program": "p", "rule": "r", "reason": "why", "expiry": text})
+    if not isinstance(waiver, Waiver):
+        yield waiver
         return
     for by in (-366, -31, -1, 0, 1, 31):
-        yield said(lambda by: made.is_expired(date.fromisoformat(text) + timedelta(days=by)), by)
+        yield tried(lambda by: waiver.is_expired(date.fromisoformat(text) + timedelta(days=by)), by)
 
 
 def _names(name: str) -> Iterator[Any]:
@@ -470,13 +470,13 @@ def _names(name: str) -> Iterator[Any]:
 
 
 def _digits(number: int) -> Iterator[Any]:
-    given = DIGITS[number]
-    yield said(exact, given)
+    digits = DIGITS[number]
+    yield tried(exact, digits)
     for other in DIGITS:
-        yield [said(arithmetic, sign, given, other) for sign in "+-*"]
+        yield [tried(arithmetic, sign, digits, other) for sign in "+-*"]
 
 
 def _texts(number: int) -> Iterator[Any]:
     value = VALUES[number]
-    yield said(as_text, value), said(to_json, value), said(to_json, value, 2)
+    yield tried(as_text, value), tried(to_json, value), tried(to_json, value, 2)
     yield [fields.part(value, name, "absent") for name in ("a", "b", "[0]", "[1]", "[2]", "")]

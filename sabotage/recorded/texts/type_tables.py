@@ -280,8 +280,8 @@ def rows(values: tuple[Any, ...]) -> Iterator[tuple[str, Callable[..., Iterable[
         yield [spec.admits(word) for word in ("null", "boolean", "integer", "number", "string", "array", "object")]
         for value in (*values, *MORE):
             yield refusal(value, spec), refusal(value, spec, "x"), spec.lists(value)
-        for given in ({}, {"a": None}, {"a": 0}, {"a": "", "b": 1}, {"a": False}):
-            yield _tried(completed, freeze(given), {"a": spec, "b": TypeSpec()})
+        for inputs in ({}, {"a": None}, {"a": 0}, {"a": "", "b": 1}, {"a": False}):
+            yield _tried(completed, freeze(inputs), {"a": spec, "b": TypeSpec()})
 
     def alike(number: int) -> Iterator[Any]:
         one = values[number]
@@ -295,9 +295,9 @@ def rows(values: tuple[Any, ...]) -> Iterator[tuple[str, Callable[..., Iterable[
     yield from (("within", _within, (pattern,)) for pattern in WITHIN)
 
 
-def _tried(ask: Callable[..., Any], *given: Any) -> Any:
+def _tried(ask: Callable[..., Any], *args: Any) -> Any:
     try:
-        return ask(*given)
+        return ask(*args)
     except ValidationError as error:
         found = error.errors(include_url=False)
         return [(one["type"], one["loc"], one.get("ctx", {}).get("help")) for one in found]

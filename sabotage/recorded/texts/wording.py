@@ -83,8 +83,8 @@ INPUTS: Final[dict[str, tuple[dict[str, object], ...]]] = {
 
 def drawn_conditions(chance: Random) -> dict[str, Any]:
     """Return a program of random expressions, with inputs of random types or of none."""
-    said = {name: chance.choice(types) for name, types in INPUTS.items() if chance.random() < 0.8}
-    given = {"inputs": {**{name: {} for name in INPUTS}, **said}} if chance.random() < 0.7 else {}
+    inputs = {name: chance.choice(types) for name, types in INPUTS.items() if chance.random() < 0.8}
+    fields = {"inputs": {**{name: {} for name in INPUTS}, **inputs}} if chance.random() < 0.7 else {}
     returns = chance.choice(({"type": "object", "properties": {"total": {"type": "number"}}}, {"type": "string"}, None))
     spec = {"effect": "read", **({} if returns is None else {"returns": returns})}
     steps: list[dict[str, Any]] = [{"id": "step", "type": "tool", "tool": "get"}]
@@ -97,7 +97,13 @@ def drawn_conditions(chance: Random) -> dict[str, Any]:
             cases = [{"when": _truth(chance, 1), "then": following} for _ in range(2)]
             steps.append({"id": f"s{number}", "type": "condition", "cases": cases, "otherwise": following})
     steps.append({"id": "s3", "type": "end", "output": {"v": "$v", "w": "so $w"} if chance.random() < 0.5 else "$x"})
-    return {"name": "asks", "language": chance.choice((1, 2, 2, 2, 2)), **given, "tools": {"get": spec}, "steps": steps}
+    return {
+        "name": "asks",
+        "language": chance.choice((1, 2, 2, 2, 2)),
+        **fields,
+        "tools": {"get": spec},
+        "steps": steps,
+    }
 
 
 PIECES: Final = (

@@ -100,7 +100,7 @@ def _fail(*_: Any) -> None:
     raise ValueError("no meter")
 
 
-def _heard(context: SceneContext) -> None:
+def _note_log(context: SceneContext) -> None:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             context.notes.add("log", record.levelname, record.getMessage())
@@ -127,7 +127,7 @@ def observe(context: SceneContext, *, fails: float = 0.0) -> Iterator[Seen]:
     from stepward.vm.telemetry.telemetry import Telemetry
 
     clear(context)
-    _heard(context)
+    _note_log(context)
     context.swap(sending, "version", lambda name: f"the version of {name}")
     if context.maybe(0.15):
         context.variable("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", context.pick("1", "5", "20"))
@@ -166,7 +166,7 @@ def read_environments(context: SceneContext) -> None:
 
     clear(context)
     known = {"console", "scene", "otlp_proto_http", "otlp_proto_grpc", "broken", "reader"}
-    made: list[Any] = []
+    calls: list[Any] = []
 
     def entry_points(group: str, name: str) -> list[Any]:
         context.notes.add("entry points", group, name)
@@ -179,7 +179,7 @@ def read_environments(context: SceneContext) -> None:
         return [thing(load=load)] if name in known - ({"otlp_proto_grpc"} if context.maybe(0.3) else set()) else []
 
     def telemetry(*args: Any, **more: Any) -> Any:
-        made.append((args, more))
+        calls.append((args, more))
         return "telemetry"
 
     def provider(readers: Any, resource: Any, **more: Any) -> Any:
@@ -193,9 +193,9 @@ def read_environments(context: SceneContext) -> None:
     context.variable("OTEL_SERVICE_NAME", context.pick(None, "mine", "stepward", "unknown_service:x"))
     for _ in range(5):
         values = context.some(_ENVIRONMENT, 0.5)
-        made.clear()
+        calls.clear()
         context.do(values, lambda values=values: environment.telemetry_of(values, values=context.maybe(0.5)))
-        for args, more in made:
+        for args, more in calls:
             shown = {name: _attributes(value) if name == "resource" else value for name, value in more.items()}
             context.notes.add("made", [getattr(one, "name", one) for one in args], shown)
 

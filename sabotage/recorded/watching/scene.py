@@ -124,8 +124,10 @@ class Watched:
             output = self._payload(world, doubt.place)
             result = env.do("reconcile", self._machine(run).reconcile(run, doubt.place, verdict, output, by=by))  # type: ignore[arg-type]
         elif found.suspensions and chance.random() < 0.9:
-            held = chance.choice(found.suspensions)
-            result = env.do("resume", self._machine(run).resume(held.token, self._payload(world, held.step), by=by))
+            suspended = chance.choice(found.suspensions)
+            result = env.do(
+                "resume", self._machine(run).resume(suspended.token, self._payload(world, suspended.step), by=by)
+            )
         else:
             env.clock.time = max(env.clock.time + 10**8, int((found.due or 0) * 1e6) + chance.choice((-1, 0, 1)))
             env.do("recover", self._machine(run).recover(run))
@@ -272,9 +274,9 @@ def watch_stores(context: SceneContext) -> None:
         store.refuses = chance.random() < 0.2
         append = Append("r0", entry.seq - 1, (entry,), RUNNING, float(entry.seq), durable=False)
         if lease is None or chance.random() < 0.1:
-            made = context.quiet(lambda append=append: journal.create(append, "p", "me", 10.0))
-            lease = lease or made
-            notes.add("made", made is not None)
+            lease_made = context.quiet(lambda append=append: journal.create(append, "p", "me", 10.0))
+            lease = lease or lease_made
+            notes.add("made", lease_made is not None)
         else:
             context.do("append", lambda append=append, lease=lease: journal.append(append, lease and lease.fence))
         notes.add(len(mine), len(store.read("r0")))

@@ -16,7 +16,7 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.machine import authority
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.driver import Driver
-from stepward.vm.machine.events import entry_of, event
+from stepward.vm.machine.events import entry_of, make_event
 from stepward.vm.machine.history import load
 from stepward.vm.machine.plan import document_of, policy_digest
 from stepward.vm.machine.replay import misfits, replay, replayer
@@ -270,7 +270,7 @@ def test_a_journal_that_says_a_run_came_under_a_rule_that_it_broke_is_no_journal
     waits = first.run(program(tool("a", "write"), WAIT))
     forbids = policy(guardrails=[{"name": "the-rule", "never": {"tool": "write"}}])
     first.journal.put_document(policy_digest(forbids), document_of(forbids))
-    happened = event("governed", {"policies": (policy_digest(forbids),), "waived": ()})
+    happened = make_event("governed", {"policies": (policy_digest(forbids),), "waived": ()})
     entry = entry_of(happened, first.journal.read("run")[-1], 0)
     first.journal.append(Append("run", entry.seq - 1, [entry], "SUSPENDED", 0.0, durable=True), None)
     (fault,) = replay(first.journal, "run").faults  # type: ignore[union-attr]

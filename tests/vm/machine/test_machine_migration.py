@@ -16,7 +16,7 @@ from stepward.vm.journal.store import JournalError
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine import migration
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.events import event
+from stepward.vm.machine.events import make_event
 from stepward.vm.machine.history import load, stored_plan
 from stepward.vm.machine.moving import moved_event, version_of
 from stepward.vm.machine.plan import Plan
@@ -416,7 +416,7 @@ def forged(desk: Desk, **changes: Any) -> list[str]:
     program = Program.from_dict(version())
     desk.journal.put_document(Plan(program).digest, Plan(program).document)
     honest = moved_event(found, version_of(desk.journal, Plan(program).digest, {}), (), {})
-    entry = entry_of(event("moved", {**honest.body, **changes}), found.last, 1_000)
+    entry = entry_of(make_event("moved", {**honest.body, **changes}), found.last, 1_000)
     desk.journal.append(Append("r", found.last.seq, [entry], "SUSPENDED", 1.0, True), None)
     return desk.faults("r")
 

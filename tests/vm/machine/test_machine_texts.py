@@ -15,7 +15,7 @@ from stepward.vm import Program
 from stepward.vm.journal.canonical import canonical, portable, read_canonical
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.store import Entry
-from stepward.vm.machine.events import Event, entry_of, event
+from stepward.vm.machine.events import Event, entry_of, make_event
 from stepward.vm.machine.plan import Plan
 from stepward.vm.values import freeze
 from strategies import json_values
@@ -34,7 +34,7 @@ def test_the_text_of_a_body_is_that_of_its_values(
 ) -> None:
     said = {"kind": "success", "next": following, "step": step, "tool": tool, "output": freeze(value)}
     place = {"visit": visit} | ({"frame": frame} if frame else {})
-    text = event("attempt", said | place, {"took": 1}).text
+    text = make_event("attempt", said | place, {"took": 1}).text
     assert text == canonical(portable(said) | place)
     assert read_canonical(text.encode())["output"] == portable(freeze(value))
 

@@ -106,17 +106,17 @@ class FailingStep(Failing, Routed):
     catch: Annotated[tuple[Catch, ...], Field(strict=False, min_length=1)] | None = None
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        if given.get("catch") is not None:
-            if given.get("error_step") is not None:
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        if fields.get("catch") is not None:
+            if fields.get("error_step") is not None:
                 help = "remove `error_step`, and add its step as the last entry: `{errors: [any], then: ID}`"
                 raise PydanticCustomError("failing", "`catch` and `error_step` both route failures", {"help": help})
-            if given.get("on_error") == "skip":
+            if fields.get("on_error") == "skip":
                 help = "remove `on_error: skip`, or remove `catch`"
                 raise PydanticCustomError(
                     "failing", "`on_error: skip` and `catch` contradict each other", {"help": help}
                 )
-        return super()._of(given)
+        return super()._of(fields)
 
     @property
     def targets(self) -> Iterable[str]:
@@ -136,8 +136,8 @@ class FailingStep(Failing, Routed):
     @property
     def after_visits(self) -> Exit | None:
         """The exit of the first visit too many, None if it stalls the run."""
-        taken = next((exit for exit in self.caught if exit.takes(VISITS)), None)
-        return None if taken is None else taken._replace(kind="visits", errors=None)
+        caught = next((exit for exit in self.caught if exit.takes(VISITS)), None)
+        return None if caught is None else caught._replace(kind="visits", errors=None)
 
     def failures(self, *, can_fall_back: bool) -> tuple[Exit, ...]:
         """Return the exits that are taken if the step does not succeed."""

@@ -28,13 +28,13 @@ class Call(Failing):
     sub_steps = ()
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        if given.get("retry") is not None and given.get("on_error") == "retry":
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        if fields.get("retry") is not None and fields.get("on_error") == "retry":
             help = "remove `on_error: retry`; `retry: [{errors: [any], max_attempts: 3}]` has its meaning"
             raise PydanticCustomError(
                 "failing", "`retry` and `on_error: retry` both say when to try again", {"help": help}
             )
-        return super()._of(given)
+        return super()._of(fields)
 
     def retry_after(self, name: str) -> Retry | None:
         """Return the entry of `retry` for an error, or None."""

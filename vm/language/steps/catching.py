@@ -95,13 +95,13 @@ class Retry(Record):
     max_delay_seconds: _Seconds = LONGEST_DELAY
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        early = [name for name in given["errors"] if name in (*UNSTARTED, DEPENDENCY, VISITS)]
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        early = [name for name in fields["errors"] if name in (*UNSTARTED, DEPENDENCY, VISITS)]
         if early:
             help = f"remove it; route it with `catch: [{{errors: [{early[0]}], then: ID}}]`"
             why = f"`retry` can't name `{early[0]}`: what fails before it starts is not tried again"
             raise PydanticCustomError("error_names", why, {"help": help})
-        return super()._of(given)
+        return super()._of(fields)
 
     def takes(self, name: str) -> bool:
         """Return whether the entry is about an error of this name."""

@@ -49,16 +49,16 @@ class ComputeStep(CallStep):
         return {name: annotation for name, annotation in super().fields().items() if name not in _OF_CALLS}
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
+    def _of(cls, fields: dict[str, Any]) -> Self:
         from stepward.vm.lisp.checked import data_read
 
-        missing = sorted(data_read(given["lisp"]) - set(given.get("args", EMPTY)))
+        missing = sorted(data_read(fields["lisp"]) - set(fields.get("args", EMPTY)))
         if missing:
             name = missing[0]
             help = f"add `{name}` to `args`: `args: {{{name}: $REFERENCE}}`"
             message = "it reads `data/{name}`, and has no such argument"
             raise PydanticCustomError("lisp", message, {"name": name, "help": help})
-        return super()._of(given)
+        return super()._of(fields)
 
     @property
     def templates(self) -> Iterable[Template]:

@@ -40,9 +40,9 @@ class ConditionStep(BaseStep):
     templates = ()
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        _check_form(given.get)
-        return super()._of(given)
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        _check_form(fields.get)
+        return super()._of(fields)
 
     @property
     def expressions(self) -> Iterable[Text]:

@@ -59,15 +59,15 @@ class ForEachStep(FailingStep):
         return {**super().fields(), "as": VariableName, "steps": steps}
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        if (given.get("steps") is None) == (given.get("do") is None):
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        if (fields.get("steps") is None) == (fields.get("do") is None):
             raise PydanticCustomError(
                 "body_form", "a for_each step has either `steps` or `do`", {"help": "list the steps under `steps`"}
             )
-        if given.get("max_concurrency", 1) > 1 and given.get("carry"):
+        if fields.get("max_concurrency", 1) > 1 and fields.get("carry"):
             why = "items that run at once can't carry variables on: `carry` needs an order of items"
             raise PydanticCustomError("body_form", why, {"help": "remove `max_concurrency`"})
-        return super()._of(given)
+        return super()._of(fields)
 
     @property
     def item_name(self) -> str:

@@ -49,17 +49,17 @@ class InvokeStep(ForEachStep):
         return FailingStep.fields() | {name: own[name] for name in ("type", "program", "args", "returns")}
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        for name, value in given.get("args", EMPTY).items():
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        for name, value in fields.get("args", EMPTY).items():
             if isinstance(value, str) and len(pieces := parts(value)) > 1 and any(map(_is_read, pieces)):
                 message = "the argument `{name}` is a text with references in it"
                 help = "pass what it refers to, and write the text in the called program"
                 raise PydanticCustomError("argument_form", message, {"name": name, "help": help})
-        if given.get("returns") is not None and _is_sensitive(given["returns"]):
+        if fields.get("returns") is not None and _is_sensitive(fields["returns"]):
             message = "`returns` of a call can't mark a value as sensitive"
             help = "mark it where it comes from: in the called program"
             raise PydanticCustomError("returns_form", message, {"help": help})
-        return super(ForEachStep, cls)._of(given)
+        return super(ForEachStep, cls)._of(fields)
 
     @property
     def item_name(self) -> str:
@@ -82,9 +82,9 @@ class InvokeStep(ForEachStep):
     @property
     def carry(self) -> FrozenMap:
         """The inputs with their arguments, or their defaults, as a `set` step would assign them."""
-        given = {name: _constant(spec.default) for name, spec in self.declared.items() if spec.has_default}
-        said = {name: _assigned(value) for name, value in self.args.items()}
-        return FrozenMap((self.inside(name), value) for name, value in sorted({**given, **said}.items()))
+        defaults = {name: _constant(spec.default) for name, spec in self.declared.items() if spec.has_default}
+        assigned = {name: _assigned(value) for name, value in self.args.items()}
+        return FrozenMap((self.inside(name), value) for name, value in sorted({**defaults, **assigned}.items()))
 
     @property
     def expressions(self) -> Iterable[Text]:

@@ -56,18 +56,20 @@ class ParallelStep(FailingStep):
         branches: Annotated[dict[Identifier, Branch], Field(min_length=1), AfterValidator(_frozen)] = EMPTY
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        if ("parallel_steps" in given) == ("branches" in given):
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        if ("parallel_steps" in fields) == ("branches" in fields):
             why = "a parallel step has either `parallel_steps` or `branches`"
-            help = "make a branch of each sub-step" if "branches" in given else "list its sub-steps in `parallel_steps`"
+            help = (
+                "make a branch of each sub-step" if "branches" in fields else "list its sub-steps in `parallel_steps`"
+            )
             raise PydanticCustomError("body_form", why, {"help": help})
-        if "branches" in given and given.get("max_concurrency") is not None:
+        if "branches" in fields and fields.get("max_concurrency") is not None:
             why = "a limit for branches side by side is not supported yet"
             raise PydanticCustomError("not_yet", why, {"help": "remove `max_concurrency`"})
-        if "branches" in given and given.get("on_error") == "retry":
+        if "branches" in fields and fields.get("on_error") == "retry":
             why = "a parallel step with branches can't be tried again yet"
             raise PydanticCustomError("not_yet", why, {"help": "remove `on_error: retry`, or retry calls in a branch"})
-        return super()._of(given)
+        return super()._of(fields)
 
     def to_data(self) -> dict[str, Any]:
         """Return the fields that were given, as plain data that loads to an equal record."""

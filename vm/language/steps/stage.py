@@ -34,8 +34,8 @@ class Stage(BaseStep):
     @classmethod
     def of(cls, owner: str, role: Literal["next", "failed", "joined"], leaving: tuple[Exit, ...]) -> Stage:
         """Return a stage of the step `owner`, with its exits."""
-        given = {"id": f"{owner} {role}", "type": "stage", "role": role, "owner": owner, "leaving": leaving}
-        return cls._of(given)
+        fields = {"id": f"{owner} {role}", "type": "stage", "role": role, "owner": owner, "leaving": leaving}
+        return cls._of(fields)
 
     @property
     def exits(self) -> tuple[Exit, ...]:

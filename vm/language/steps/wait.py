@@ -89,11 +89,11 @@ class WaitStep(Routed):
     exits = (SUCCESS, FAILURE)
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> Self:
-        if (given.get("seconds") is None) == (given.get("until") is None):
+    def _of(cls, fields: dict[str, Any]) -> Self:
+        if (fields.get("seconds") is None) == (fields.get("until") is None):
             help = "write how long it waits, `seconds: 86400`, or until when, `until: $time`"
             raise PydanticCustomError("waiting", "a wait step has either `seconds` or `until`", {"help": help})
-        return super()._of(given)
+        return super()._of(fields)
 
     @property
     def field(self) -> str:

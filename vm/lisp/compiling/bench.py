@@ -48,9 +48,9 @@ class Bench:
         """Whether no run gets here."""
         return not self.ways
 
-    def name(self, wanted: str) -> str:
+    def name(self, hint: str) -> str:
         """Return a name that nothing else has: of a step, or of a variable."""
-        name = _UNFIT.sub("_", wanted).strip("_") or "value"
+        name = _UNFIT.sub("_", hint).strip("_") or "value"
         name = f"v_{name}" if name[0].isdigit() else name
         number, found = self._numbers.get(name, 1), name
         while found in self._taken:

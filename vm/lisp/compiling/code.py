@@ -29,25 +29,24 @@ class Scope:
             if isinstance(one, Symbol) and one.namespace == "data" and one.short not in self.inputs:
                 self.inputs[one.short] = name(one.short)
         self.data: dict[str, Value] = {
-            f"data/{given}": Reference(f"${known}", given, values.get(f"data/{given}"))
-            for given, known in self.inputs.items()
+            f"data/{arg}": Reference(f"${known}", arg, values.get(f"data/{arg}")) for arg, known in self.inputs.items()
         }
         self.globals: dict[str, Value] = {}
         self.functions: dict[str, Parens] = {}
-        self.sources: dict[str, str | int] = {known: f"data/{given}" for given, known in self.inputs.items()}
+        self.sources: dict[str, str | int] = {known: f"data/{arg}" for arg, known in self.inputs.items()}
         """What each input is: the name of a value that is there, or the number of a call whose result is known."""
-        self.types: dict[str, Type] = {known: values.get(f"data/{given}", {}) for given, known in self.inputs.items()}
+        self.types: dict[str, Type] = {known: values.get(f"data/{arg}", {}) for arg, known in self.inputs.items()}
         self.given: dict[str, Value] = {}
         """The values of earlier turns that this one reads, and has not defined again."""
         used = {one.name for form in forms for one in walk(form) if isinstance(one, Symbol)}
-        for given in sorted(used & values.keys()):
-            if not given.startswith("data/"):
-                known = self.add_input(given, given, values[given])
-                self.given[given] = self.globals[given] = Reference(f"${known}", known, values[given])
+        for arg in sorted(used & values.keys()):
+            if not arg.startswith("data/"):
+                known = self.add_input(arg, arg, values[arg])
+                self.given[arg] = self.globals[arg] = Reference(f"${known}", known, values[arg])
 
-    def add_input(self, wanted: str, source: str | int, type: Type) -> str:
+    def add_input(self, hint: str, source: str | int, type: Type) -> str:
         """Add an input of the program, and return its name."""
-        known = self._name(wanted)
+        known = self._name(hint)
         self.sources[known], self.types[known] = source, type
         return known
 
@@ -68,12 +67,12 @@ class Scope:
 
     def code(self, form: Form, env: Env) -> tuple[str, dict[str, str]]:
         """Return the text that computes a form, with what it needs of the program, and the data that it reads."""
-        made = _Code(self)
-        made.bind(form, env)
+        coded = _Code(self)
+        coded.bind(form, env)
         text = self.texts.of(form)
-        if made.locals:
-            text = f"(let [{' '.join(f'{name} {value}' for name, value in made.locals)}]\n  {text})"
-        return "\n".join([*made.globals, text]), made.args
+        if coded.locals:
+            text = f"(let [{' '.join(f'{name} {value}' for name, value in coded.locals)}]\n  {text})"
+        return "\n".join([*coded.globals, text]), coded.args
 
 
 class _Code:

@@ -140,9 +140,9 @@ class Compiler:
         """Return the output of a turn: its value, the values that it has defined, and whether it is the last one."""
         if self.start is None or self.bench.depth:
             return output
-        made = {name: value for name, value in self.scope.globals.items() if name not in self.scope.given}
-        kept = {name: self.template(value, form) for name, value in made.items()}
-        return {"value": output, "defined": kept, "returned": is_last}
+        defined = {name: value for name, value in self.scope.globals.items() if name not in self.scope.given}
+        outputs = {name: self.template(value, form) for name, value in defined.items()}
+        return {"value": output, "defined": outputs, "returned": is_last}
 
     def _checked(self, value: Value, form: Form, type: Type) -> Value:
         """Return a value after the step that checks its type."""
@@ -160,10 +160,10 @@ class Compiler:
     def _assign(self, variable: str, value: Value, form: Form) -> None:
         is_constant = isinstance(value, Inline) and isinstance(value.form, Literal)
         if is_constant and not isinstance(value.form.value, str | Keyword):  # type: ignore[union-attr]
-            held = value.form.value  # type: ignore[union-attr]
+            template = value.form.value  # type: ignore[union-attr]
         else:
-            held = self.computed(value, form, variable).text
-        self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: held}}, {})
+            template = self.computed(value, form, variable).text
+        self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: template}}, {})
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -245,14 +245,14 @@ class Compiler:
         pairs = args_of(form, rest)
         spans: dict[Path, Span] = {("tool",): form.items[0].span}
         args: dict[str, Any] = {}
-        for key, given in pairs:
+        for key, argument in pairs:
             name = key_of(key)
             if name is None or name in args:
                 raise Fault(
                     "refused", "the argument of a tool has no name, or a name twice", "write `{:name value}`", key.span
                 )
-            args[name] = self.template(self.value(given, env), given, is_argument=True)
-            spans["args", name] = given.span
+            args[name] = self.template(self.value(argument, env), argument, is_argument=True)
+            spans["args", name] = argument.span
         if self.bench.is_over:
             return Inline(nil(form.span), ROOT)
         step = self.bench.name(tool)
@@ -273,20 +273,20 @@ class Compiler:
         known = self.scope.add_input(f"known_{step}", number, self.start.remembered[number])
         found, variable = self.bench.name(f"found_{step}"), self.bench.name(f"result_{step}")
         lookup = "(first (filter #(= (:args %) data/args) data/known))"
-        given = {"args": fields.get("args", {}), "known": f"${known}"}
+        arguments = {"args": fields.get("args", {}), "known": f"${known}"}
         maybe = {"type": ["object", "null"]}
         place: dict[Path, Span] = {("lisp",): form.span}
-        self.bench.add(found, "compute", form, {"lisp": lookup, "args": given, "returns": maybe}, place)
+        self.bench.add(found, "compute", form, {"lisp": lookup, "args": arguments, "returns": maybe}, place)
         self.bench.add(self.bench.name("test"), "condition", form, {"condition": f"${found}.output == null"}, {})
         new, old = ([way] for way in self.bench.ways)
         self.bench.ways = new
         self.bench.add(step, "tool", form, fields, spans)
         self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: f"${step}.output"}}, {})
         ends, self.bench.ways = self.bench.ways, old
-        taken = self.bench.name(f"taken_{step}")
+        chosen = self.bench.name(f"taken_{step}")
         text = {"lisp": "(:result data/found)", "args": {"found": f"${found}.output"}, "returns": dict(ANY)}
-        self.bench.add(taken, "compute", form, text, place)
-        self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: f"${taken}.output"}}, {})
+        self.bench.add(chosen, "compute", form, text, place)
+        self.bench.add(self.bench.name(f"set_{variable}"), "set", form, {"set": {variable: f"${chosen}.output"}}, {})
         self.bench.ways += ends
         return Reference(f"${variable}", variable, ANY)
 
@@ -325,30 +325,30 @@ class Compiler:
             case Inline():
                 raise Fault("refused", "a function is no data", "call it, or leave it out", form.span)
 
-    def computed(self, value: Value, form: Form, hint: str, wanted: Type | None = None) -> Reference:
+    def computed(self, value: Value, form: Form, hint: str, expected: Type | None = None) -> Reference:
         """Return a reference to a value, after the step that computes it.
 
-        `wanted` is NUMBER where only a number makes sense, ARGUMENT where its uses say what it has to be.
+        `expected` is NUMBER where only a number makes sense, ARGUMENT where its uses say what it has to be.
         """
         if isinstance(value, Reference):
-            is_fit = value.is_number or value.type is None or (wanted is ARGUMENT and value.type != ANY)
-            if wanted is None or is_fit:
+            is_fit = value.is_number or value.type is None or (expected is ARGUMENT and value.type != ANY)
+            if expected is None or is_fit:
                 return value
             self.scope.data[f"data/{value.argument}"] = value
             value = Pure(symbol(f"data/{value.argument}", form), ROOT)
         text, args = self.scope.code(value.form, value.env)
         if self.start is not None and "println" in text:  # what it prints is part of what it does
-            return self._compute(value, text, args, form, hint, wanted)
+            return self._compute(value, text, args, form, hint, expected)
         known = self.bench.known.setdefault((text, tuple(sorted(args.items()))), ())
-        fit = (one for one in known if (one.is_number if wanted is NUMBER else one.type != ANY or wanted is None))
+        fit = (one for one in known if (one.is_number if expected is NUMBER else one.type != ANY or expected is None))
         found = next(fit, None)
         if found is None:
-            found = self._compute(value, text, args, form, hint, wanted)
+            found = self._compute(value, text, args, form, hint, expected)
             self.bench.known[text, tuple(sorted(args.items()))] = (*known, found)
         return found
 
     def _compute(
-        self, value: Inline | Pure, text: str, args: dict[str, str], form: Form, hint: str, wanted: Type | None
+        self, value: Inline | Pure, text: str, args: dict[str, str], form: Form, hint: str, expected: Type | None
     ) -> Reference:
         scope = self.scope.look(value.env)
         name = self.bench.name(hint)
@@ -356,14 +356,14 @@ class Compiler:
         if sum is not None:
             self._set(name, sum, form)
             return Reference(f"${name}", name, NUMBER)
-        text_of_truth = truth(value.form, scope) if isinstance(value.form, Parens) and wanted is not NUMBER else None
+        text_of_truth = truth(value.form, scope) if isinstance(value.form, Parens) and expected is not NUMBER else None
         if text_of_truth is not None:
             self._set(name, text_of_truth, form)
             return Reference(f"${name}", name, BOOLEAN)
         type = type_of(value.form, scope)
-        if wanted is NUMBER and type.get("type") not in ("number", "integer"):
+        if expected is NUMBER and type.get("type") not in ("number", "integer"):
             type = NUMBER
-        stated: Type | None = None if wanted is ARGUMENT and type == ANY else type
+        stated: Type | None = None if expected is ARGUMENT and type == ANY else type
         fields: dict[str, Any] = {"lisp": text, **({"args": args} if args else {})}
         fields |= {} if stated is None else {"returns": dict(stated)}
         self.bench.add(name, "compute", form, fields, {("lisp",): form.span})

@@ -58,5 +58,5 @@ class Compiling(Protocol):
     def read(self, value: Value, form: Form) -> Form:
         """Return a form that reads a value, which is computed here."""
 
-    def computed(self, value: Value, form: Form, hint: str, wanted: Type | None = None) -> Reference:
+    def computed(self, value: Value, form: Form, hint: str, expected: Type | None = None) -> Reference:
         """Return a reference to a value, after the step that computes it."""

@@ -50,9 +50,9 @@ def _bound(compiler: Compiling, form: Parens, env: Env) -> Env:
     """Return the names of a `let`, after the steps of their values."""
     brackets = form.items[1]
     assert isinstance(brackets, Brackets), "the analysis has looked at it"
-    for pattern, given in zip(brackets.items[::2], brackets.items[1::2], strict=True):
+    for pattern, source in zip(brackets.items[::2], brackets.items[1::2], strict=True):
         hint = pattern.name if isinstance(pattern, Symbol) else "value"
-        env = bind(compiler, pattern, compiler.value(given, env, hint), env)
+        env = bind(compiler, pattern, compiler.value(source, env, hint), env)
     return env
 
 
@@ -61,19 +61,19 @@ def bind(compiler: Compiling, pattern: Form, value: Value, env: Env) -> Env:
     if compiler.bench.is_over:
         return env
     if isinstance(pattern, Symbol):
-        held = compiler.computed(value, pattern, pattern.name) if isinstance(value, Pure) else value
-        return {**env, pattern.name: held}
+        reference = compiler.computed(value, pattern, pattern.name) if isinstance(value, Pure) else value
+        return {**env, pattern.name: reference}
     names = sorted(_names_of(pattern))
-    held = compiler.computed(value, pattern, "value")
-    compiler.scope.data[f"data/{held.argument}"] = held
-    source = symbol(f"data/{held.argument}", pattern)
+    reference = compiler.computed(value, pattern, "value")
+    compiler.scope.data[f"data/{reference.argument}"] = reference
+    source = symbol(f"data/{reference.argument}", pattern)
     keys = {name: f"k{number}" for number, name in enumerate(names)}
-    taken = Braces(
+    pairs = Braces(
         tuple(one for name in names for one in (Literal(keys[name], pattern.span), symbol(name, pattern))), pattern.span
     )
-    made = call("let", Brackets((pattern, source), pattern.span), taken, of=pattern)
+    destructured = call("let", Brackets((pattern, source), pattern.span), pairs, of=pattern)
     outer = {name: known for name, known in env.items() if name not in names}
-    whole = compiler.computed(Pure(made, outer), pattern, "parts")
+    whole = compiler.computed(Pure(destructured, outer), pattern, "parts")
     parts = {name: Reference(f"{whole.text}.{keys[name]}", f"{whole.argument}_{keys[name]}", ANY) for name in names}
     return {**env, **parts}
 
@@ -114,11 +114,11 @@ def _entered(compiler: Compiling, form: Parens, env: Env) -> tuple[Env, tuple[Fo
     if not rest or not isinstance(rest[0], Brackets):
         raise Fault("refused", f"`{name}` calls a tool and has several arms", "write a function for each", form.span)
     params = rest[0].items
-    given = form.items[1:]
-    if any(isinstance(one, Symbol) and one.name == "&" for one in params) or len(params) != len(given):
+    arguments = form.items[1:]
+    if any(isinstance(one, Symbol) and one.name == "&" for one in params) or len(params) != len(arguments):
         hint = f"call it with {len(params)} arguments"
         raise Fault("refused", f"`{name}` calls a tool and takes other arguments", hint, form.span)
-    values = [compiler.value(one, env) for one in given]
+    values = [compiler.value(one, env) for one in arguments]
     inner: Env = {}
     for param, value in zip(params, values, strict=True):
         inner = bind(compiler, param, value, inner)
@@ -198,20 +198,20 @@ def _binding(question: str, *, has_else: bool) -> Control:
     def control(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
         brackets = form.items[1]
         assert isinstance(brackets, Brackets), "the analysis has looked at it"
-        pattern, given = brackets.items
-        value = compiler.value(given, env, pattern.name if isinstance(pattern, Symbol) else "value")
+        pattern, source = brackets.items
+        value = compiler.value(source, env, pattern.name if isinstance(pattern, Symbol) else "value")
         if compiler.bench.is_over:
             return
-        held = compiler.computed(value, given, "value")
-        compiler.scope.data[f"data/{held.argument}"] = held
-        read = symbol(f"data/{held.argument}", given)
-        holds, fails = test(compiler, call(question, read, of=given) if question else read, env)
+        reference = compiler.computed(value, source, "value")
+        compiler.scope.data[f"data/{reference.argument}"] = reference
+        read = symbol(f"data/{reference.argument}", source)
+        holds, fails = test(compiler, call(question, read, of=source) if question else read, env)
         then, otherwise = (form.items[2:3], form.items[3:4]) if has_else else (form.items[2:], ())
 
-        def taken() -> None:
-            compiler.body(then, bind(compiler, pattern, held, env), target, form.span)
+        def run_then() -> None:
+            compiler.body(then, bind(compiler, pattern, reference, env), target, form.span)
 
-        ends = fork(compiler, holds, taken)
+        ends = fork(compiler, holds, run_then)
         compiler.bench.ways = ends + fork(compiler, fails, lambda: compiler.body(otherwise, env, target, form.span))
 
     return control
@@ -226,9 +226,9 @@ def _and_or(*, stops_at_truth: bool) -> Control:
         value = compiler.value(forms[0], env)
         if compiler.bench.is_over:
             return
-        held = compiler.computed(value, forms[0], "value")
-        compiler.scope.data[f"data/{held.argument}"] = held
-        read = symbol(f"data/{held.argument}", forms[0])
+        reference = compiler.computed(value, forms[0], "value")
+        compiler.scope.data[f"data/{reference.argument}"] = reference
+        read = symbol(f"data/{reference.argument}", forms[0])
         rest = Parens((form.items[0], *forms[1:]), form.span)
         first, second = ((read,), (rest,)) if stops_at_truth else ((rest,), (read,))
         _choose(compiler, read, env, target, first, second)
@@ -240,9 +240,9 @@ def _case(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
     value = compiler.value(form.items[1], env)
     if compiler.bench.is_over:
         return
-    held = compiler.computed(value, form.items[1], "value")
-    compiler.scope.data[f"data/{held.argument}"] = held
-    read = symbol(f"data/{held.argument}", form.items[1])
+    reference = compiler.computed(value, form.items[1], "value")
+    compiler.scope.data[f"data/{reference.argument}"] = reference
+    read = symbol(f"data/{reference.argument}", form.items[1])
     clauses = list(form.items[2:])
     found: list[Form] = []
     while len(clauses) > 1:

@@ -52,13 +52,13 @@ def read_turn(name: str, text: str, start: StartingPoint) -> Turn:
     from stepward.vm.lisp.modules import program_forms
 
     forms = _read(text)
-    made = definitions(forms)
-    kept = {one: written for one, written in start.functions.items() if one not in made}
-    whole = "\n".join([text, *(["", "; from earlier turns"] if kept else []), *kept.values()])
-    earlier = program_forms(whole)[len(forms) :] if kept else ()
-    compiler = _compiled(whole, forms if not kept else program_forms(whole)[: len(forms)], start, earlier)
+    defined = definitions(forms)
+    earlier_functions = {one: written for one, written in start.functions.items() if one not in defined}
+    whole = "\n".join([text, *(["", "; from earlier turns"] if earlier_functions else []), *earlier_functions.values()])
+    earlier = program_forms(whole)[len(forms) :] if earlier_functions else ()
+    compiler = _compiled(whole, forms if not earlier_functions else program_forms(whole)[: len(forms)], start, earlier)
     written = {one: compiler.scope.texts.of(form) for one, form in compiler.scope.functions.items()}
-    functions = {one: written[one] for one in written if one not in kept}
+    functions = {one: written[one] for one in written if one not in earlier_functions}
     return Turn(_document(name, whole, compiler, start.max_steps), compiler.scope.sources, functions, compiler.sites)
 
 
@@ -81,7 +81,7 @@ def _document(name: str, text: str, compiler: Compiler, max_steps: int | None = 
     title = re.sub(r"[^\w-]+", "_", os.path.splitext(os.path.basename(name))[0]).strip("_") or "program"
     stretches = compiler.bench.stretches
 
-    def locate(wanted: PathTree) -> dict[Path, Extent]:
+    def locate(paths: PathTree) -> dict[Path, Extent]:
         return {path: Extent(*stretch) for path, stretch in stretches.items()}
 
     inputs = {known: dict(type) for known, type in compiler.scope.types.items()}

@@ -31,10 +31,10 @@ def looped(compiler: Compiling, form: Parens, env: Env, hint: str) -> Value | No
     found = _loop(compiler, form)
     if found is None:
         return _over_effects(compiler, form, env)
-    given = compiler.value(found.items, env)
+    source = compiler.value(found.items, env)
     if compiler.bench.is_over:
-        return given
-    items = compiler.computed(given, found.items, "items")
+        return source
+    items = compiler.computed(source, found.items, "items")
     number = len(compiler.sites.loops)
     count, total = (0, 0) if compiler.start is None else compiler.start.unrolled.get(number, (0, 0))
     compiler.sites.loops[f"loop {number}"] = number  # its number is taken before those of the loops within it
@@ -51,10 +51,10 @@ def looped(compiler: Compiling, form: Parens, env: Env, hint: str) -> Value | No
     item = compiler.bench.name(
         found.pattern.name if isinstance(found.pattern, Symbol) and found.pattern.name != "%" else "item"
     )
-    held = Reference(f"${item}", item, None if items.type is None else ANY)
+    reference = Reference(f"${item}", item, None if items.type is None else ANY)
     step = compiler.bench.name(hint if hint != "value" else f"each_{item}")
     with compiler.bench.body() as body:
-        inner = bind(compiler, found.pattern, held, env)
+        inner = bind(compiler, found.pattern, reference, env)
         if head_of(form) in _WITHOUT_VALUE:
             compiler.body(found.body, inner, DISCARD, form.span)
             compiler.run(nil(form.span), inner, TAIL)
@@ -109,8 +109,8 @@ def _over_effects(compiler: Compiling, form: Parens, env: Env) -> Value | None:
     if any(map(compiler.effects.are_in, (pattern, *rest))):
         return None
     (read,) = compiler.hoisted((items,), env)
-    made = replace(brackets, items=(pattern, read, *rest))
-    return Pure(replace(form, items=(form.items[0], made, *form.items[2:])), env)
+    binding = replace(brackets, items=(pattern, read, *rest))
+    return Pure(replace(form, items=(form.items[0], binding, *form.items[2:])), env)
 
 
 def _output(step: str, most: int | None) -> Reference:

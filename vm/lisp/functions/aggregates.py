@@ -162,5 +162,5 @@ def partition_by(ctx: Context, function: Any, collection: Any) -> Steps:
         before = key
     if group is not None:
         out.add(group.list())
-    made: List = out.list()
-    return made
+    result: List = out.list()
+    return result

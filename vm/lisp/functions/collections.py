@@ -121,16 +121,16 @@ def added(ctx: Context, collection: Any, items: Any, function: str) -> Any:
                 collection = collection.with_last(item)
             return collection
         case Map():
-            made = collection.with_entries(())
+            result = collection.with_entries(())
             for item in items:
                 if item is None:
                     continue
                 if isinstance(item, Map):
                     for key, value in item.items():
-                        made.put(key, value)
+                        result.put(key, value)
                 else:
-                    made.put(*pair(ctx, item, function))
-            return made
+                    result.put(*pair(ctx, item, function))
+            return result
         case Set():
             return collection.with_members(items)
         case List() | None:

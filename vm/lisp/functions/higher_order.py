@@ -111,45 +111,45 @@ def run(ctx: Context, function: Any, collection: Any) -> Steps:
 # -- choosing ----------------------------------------------------------------------------------------------------------
 
 
-def _filtered(ctx: Context, function: Any, collection: Any, *, wanted: bool, name: str) -> Steps:
+def _filtered(ctx: Context, function: Any, collection: Any, *, keeps: bool, name: str) -> Steps:
     out = ctx.store()
     for item in ctx.items(collection, name):
-        if holds((yield from ctx.apply(function, item))) is wanted:
+        if holds((yield from ctx.apply(function, item))) is keeps:
             out.add(item)
     return out
 
 
-def _choose(ctx: Context, function: Any, collection: Any, *, wanted: bool, name: str) -> Any:
+def _choose(ctx: Context, function: Any, collection: Any, *, keeps: bool, name: str) -> Any:
     if isinstance(collection, Endless):
 
         def choose(ctx: Context, item: Any) -> Steps:
-            return holds((yield from ctx.apply(function, item))) is wanted, item
+            return holds((yield from ctx.apply(function, item))) is keeps, item
 
         return chosen(ctx, choose, collection)
-    return _chosen_list(ctx, function, collection, wanted, name)
+    return _chosen_list(ctx, function, collection, keeps, name)
 
 
-def _chosen_list(ctx: Context, function: Any, collection: Any, wanted: bool, name: str) -> Steps:
-    store: Store = yield from _filtered(ctx, function, collection, wanted=wanted, name=name)
+def _chosen_list(ctx: Context, function: Any, collection: Any, keeps: bool, name: str) -> Steps:
+    store: Store = yield from _filtered(ctx, function, collection, keeps=keeps, name=name)
     return store.list()
 
 
 @SHELF.function("filter", "pred coll", 2, 2)
 def filter_(ctx: Context, function: Any, collection: Any) -> Any:
     """Return the items for which a function holds."""
-    return _choose(ctx, function, collection, wanted=True, name="filter")
+    return _choose(ctx, function, collection, keeps=True, name="filter")
 
 
 @SHELF.function("remove", "pred coll", 2, 2)
 def remove(ctx: Context, function: Any, collection: Any) -> Any:
     """Return the items for which a function does not hold."""
-    return _choose(ctx, function, collection, wanted=False, name="remove")
+    return _choose(ctx, function, collection, keeps=False, name="remove")
 
 
 @SHELF.function("filterv", "pred coll", 2, 2)
 def filterv(ctx: Context, function: Any, collection: Any) -> Steps:
     """Do the same as `filter`, and return a vector."""
-    store: Store = yield from _filtered(ctx, function, collection, wanted=True, name="filterv")
+    store: Store = yield from _filtered(ctx, function, collection, keeps=True, name="filterv")
     return store.vector()
 
 

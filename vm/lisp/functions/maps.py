@@ -91,7 +91,7 @@ def val(ctx: Context, entry: Any) -> Any:
 
 
 @SHELF.function("find", "m k", 2, 2)
-def find(ctx: Context, holder: Any, wanted: Any) -> Any:
+def find(ctx: Context, holder: Any, key: Any) -> Any:
     """Return the entry `[key value]` of a map or a vector, nil without one."""
     if holder is None:
         return None
@@ -99,10 +99,10 @@ def find(ctx: Context, holder: Any, wanted: Any) -> Any:
         raise type_fault(
             "find", "a map or a vector", kind(holder), "to search for an item: `(first (filter pred coll))`"
         )
-    if not ctx.has(holder, wanted):
+    if not ctx.has(holder, key):
         return None
-    shown = ctx.other_key(holder, wanted) if isinstance(holder, Map) else wanted
-    return ctx.vector((shown, ctx.lookup(holder, wanted, None)))
+    shown = ctx.other_key(holder, key) if isinstance(holder, Map) else key
+    return ctx.vector((shown, ctx.lookup(holder, key, None)))
 
 
 @SHELF.function("get-in", "m path default", 2, 3)
@@ -167,14 +167,14 @@ def merge(ctx: Context, *maps: Any) -> Any:
     if len(maps) == 1:
         return result
     if isinstance(result, Map):
-        made = result.with_entries(())
+        merged = result.with_entries(())
         for one in maps[1:]:
             if one is None:
                 continue
             for known, value in one.items() if isinstance(one, Map) else (pair(ctx, one, "merge"),):
                 ctx.meter.step()
-                made.put(ctx.other_key(made, known), value)
-        return made
+                merged.put(ctx.other_key(merged, known), value)
+        return merged
     return added(ctx, result, maps[1:], "merge")
 
 
@@ -186,24 +186,24 @@ def merge_with(ctx: Context, function: Any, *maps: Any) -> Steps:
     found = [one for one in (_map(one, "merge-with") for one in maps) if one is not None]
     if not found:
         return None
-    made = ctx.map(())
+    result = ctx.map(())
     for one in found:
         for known, value in one.items():
-            at = ctx.other_key(made, known)
-            if wrapped(at) in made.entries:
-                value = yield from ctx.apply(function, made.entries[wrapped(at)], value)  # noqa: PLW2901
+            at = ctx.other_key(result, known)
+            if wrapped(at) in result.entries:
+                value = yield from ctx.apply(function, result.entries[wrapped(at)], value)  # noqa: PLW2901
             ctx.meter.step()
-            made.put(at, value)
-    return made
+            result.put(at, value)
+    return result
 
 
 @SHELF.function("select-keys", "m keys", 2, 2)
-def select_keys(ctx: Context, holder: Any, wanted: Any) -> Map:
+def select_keys(ctx: Context, holder: Any, names: Any) -> Map:
     """Return a map with only some keys."""
     if holder is not None and not isinstance(holder, Map | Vector):
         raise type_fault("select-keys", "a map or a vector", kind(holder))
     pairs = []
-    for one in ctx.items(wanted, "select-keys"):
+    for one in ctx.items(names, "select-keys"):
         ctx.meter.step()
         if ctx.has(holder, one):
             pairs.append((one, ctx.lookup(holder, one, None)))
@@ -213,29 +213,29 @@ def select_keys(ctx: Context, holder: Any, wanted: Any) -> Map:
 @SHELF.function("zipmap", "keys vals", 2, 2)
 def zipmap(ctx: Context, names: Any, values: Any) -> Steps:
     """Return a map of keys to values, as long as there are both."""
-    made = ctx.map(())
+    result = ctx.map(())
     left, right = ctx.source(names, "zipmap"), ctx.source(values, "zipmap")
     while (one := (yield from left.pull())) is not ctx.END and (value := (yield from right.pull())) is not ctx.END:
-        made.put(one, value)
-    return made
+        result.put(one, value)
+    return result
 
 
 @SHELF.function("update-vals", "m f", 2, 2)
 def update_vals(ctx: Context, holder: Any, function: Any) -> Steps:
     """Return a map with what a function gives for each value."""
-    made = ctx.map(())
+    result = ctx.map(())
     for known, value in _pairs(holder, "update-vals"):
-        made.put(known, (yield from ctx.apply(function, value)))
-    return _like(ctx, holder, made)
+        result.put(known, (yield from ctx.apply(function, value)))
+    return _like(ctx, holder, result)
 
 
 @SHELF.function("update-keys", "m f", 2, 2)
 def update_keys(ctx: Context, holder: Any, function: Any) -> Steps:
     """Return a map with what a function gives for each key."""
-    made = ctx.map(())
+    result = ctx.map(())
     for known, value in _pairs(holder, "update-keys"):
-        made.put((yield from ctx.apply(function, known)), value)
-    return made
+        result.put((yield from ctx.apply(function, known)), value)
+    return result
 
 
 def _pairs(holder: Any, function: str) -> list[tuple[Any, Any]]:
@@ -248,5 +248,5 @@ def _pairs(holder: Any, function: str) -> list[tuple[Any, Any]]:
     raise type_fault(function, "a map or a vector", kind(holder))
 
 
-def _like(ctx: Context, holder: Any, made: Map) -> Any:
-    return ctx.vector(made.entries.values()) if isinstance(holder, Vector) else made
+def _like(ctx: Context, holder: Any, result: Map) -> Any:
+    return ctx.vector(result.entries.values()) if isinstance(holder, Vector) else result

@@ -87,13 +87,13 @@ def compare(ctx: Context, left: Any, right: Any) -> int:
     return natural(left, right)
 
 
-def _comparator(ctx: Context, given: Any) -> Any:
+def _comparator(ctx: Context, value: Any) -> Any:
     """Return the function that compares: `:asc` and `:desc` stand for the natural order and its reverse."""
-    if given == Keyword("desc"):
+    if value == Keyword("desc"):
         return ctx.native("desc", lambda _ctx, left, right: natural(right, left), 2, 2)
-    if given is None or given == Keyword("asc"):
+    if value is None or value == Keyword("asc"):
         return ctx.functions["compare"]
-    return given
+    return value
 
 
 def _order(ctx: Context, comparator: Any, left: Any, right: Any) -> Steps:
@@ -138,10 +138,10 @@ def merged(ctx: Context, comparator: Any, pairs: list[Pair]) -> Steps:
     """Return pairs in the order of their keys by a function; equal ones keep their order."""
     merging = _merging(pairs)
     try:
-        asked = next(merging)
+        compared = next(merging)
         while True:
             ctx.meter.step()
-            asked = merging.send((yield from _order(ctx, comparator, *asked)))
+            compared = merging.send((yield from _order(ctx, comparator, *compared)))
     except StopIteration as stop:
         return stop.value
 
@@ -150,10 +150,10 @@ def merged_by_nature(ctx: Context, pairs: list[Pair]) -> list[Pair]:
     """Return pairs in the natural order of their keys; equal ones keep their order."""
     merging = _merging(pairs)
     try:
-        asked = next(merging)
+        compared = next(merging)
         while True:
             ctx.meter.step()
-            asked = merging.send(natural(*asked))
+            compared = merging.send(natural(*compared))
     except StopIteration as stop:
         return list(stop.value)
 

@@ -16,22 +16,22 @@ from stepward.vm.lisp.values import Items, Keyword, List, Map, Regex, Set, Var, 
 SHELF: Final = FunctionTable("predicates")
 
 
-def _question(name: str, asked: str, holds: Callable[[Any], bool]) -> None:
+def _question(name: str, words: str, holds: Callable[[Any], bool]) -> None:
     def run(ctx: Context, value: Any) -> bool:
         return holds(value)
 
-    run.__doc__ = f"Return whether {asked}."
+    run.__doc__ = f"Return whether {words}."
     SHELF.function(name, "x", 1, 1)(run)
 
 
-def _number_question(name: str, asked: str, holds: Callable[[Any], bool], *, whole: bool = False) -> None:
+def _number_question(name: str, words: str, holds: Callable[[Any], bool], *, whole: bool = False) -> None:
     def run(ctx: Context, value: Any) -> bool:
         if not is_number(value) or (whole and type(value) is not int):
             what = "a number with a fraction" if is_number(value) else kind(value)
             raise type_fault(name, "a whole number" if whole else "a number", what)
         return holds(value)
 
-    run.__doc__ = f"Return whether {asked}."
+    run.__doc__ = f"Return whether {words}."
     SHELF.function(name, "x", 1, 1)(run)
 
 
