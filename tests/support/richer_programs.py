@@ -279,6 +279,36 @@ def with_step_behind(data: Data, chance: Random) -> Data:
     return {**data, "guardrails": rules, "steps": steps}
 
 
+# -- what items carry on, and a condition says -------------------------------------------------------------------------
+
+
+def with_lazy_carry(data: Data, chance: Random) -> Data:
+    """Return a program with for_each steps that carries on what a condition says: it reads only as far as it has to."""
+    steps = [dict(step) for step in data["steps"]]
+    place = next(number for number, step in enumerate(steps) if step["id"] == "each")
+    inputs = [f"${name}" for name in data["inputs"] if name in KINDS]
+    outputs = [part["output_key"] for step in steps for part in _all_parts([step]) if "output_key" in part]
+    assigned = [name for step in steps for name in step.get("set", ())]
+    late = [f"${name}" for name in sorted({*outputs, *assigned}) if name in KINDS] or inputs
+    first, second = (_flag(chance.choice(inputs), chance) for _ in range(2))
+    doubtful = _flag(chance.choice(late), chance)
+    lazy = chance.choice(
+        [f"{first} and {doubtful}", f"{first} or {doubtful}", f"({first} and {doubtful}) or {second}", doubtful]
+    )
+    steps[place]["carry"] = {**steps[place].get("carry", {}), "lazy": lazy}
+    rules = list(data["guardrails"])
+    if chance.random() < 0.5:
+        calls = [step["id"] for step in steps if step["type"] in ("tool", "llm")]
+        rules += [{"name": "lazy", "protects": {"step": one}, "requires": {"step": "each"}} for one in calls[-1:]]
+    return {**data, "steps": steps, "guardrails": rules}
+
+
+def _flag(name: str, chance: Random) -> str:
+    """Return a condition about a value of a small program."""
+    asked = {"letter": f"{name} == 'a'", "flag": name, "number": f"{name} > 0"}[KINDS[name[1:]]]
+    return f"not ({asked})" if chance.random() < 0.4 else asked
+
+
 # -- programs of a seed ------------------------------------------------------------------------------------------------
 
 
@@ -292,6 +322,11 @@ def richer_bodied(seed: int) -> Data:
     kind = chance.choice(["errors", "errors", "joins", "both"])
     data = with_errors(data, chance) if kind != "joins" else data
     return with_joins(data, chance) if kind != "errors" else data
+
+
+def lazy_bodied(seed: int) -> Data:
+    """Return the program with for_each steps of a seed, which carries on what a condition says."""
+    return with_lazy_carry(bodied_program(seed), _chance(seed))
 
 
 def richer_branched(seed: int) -> Data:

@@ -102,6 +102,23 @@ def test_a_rule_of_a_body_speaks_of_no_step_outside() -> None:
     assert verdict(data) == (Verdict.PROVED, False)
 
 
+@pytest.mark.parametrize(
+    ("first", "is_read"), [("not $g and $q.output", False), ("$g or $q.output", False), ("$q.output or $g", True)]
+)
+def test_what_items_carry_on_first_is_read_only_as_far_as_it_has_to_be(first: str, *, is_read: bool) -> None:
+    """Without the question its answer is undefined: the step fails if it reads it."""
+    data = program(
+        {"id": "c", "type": "condition", "condition": "$g", "then": "each", "otherwise": "q"},
+        {"id": "q", "type": "tool", "tool": "ask", "next_step": "each"},
+        each({"id": "s", "type": "set", "set": {"f": "true"}}, carry={"f": first}, next_step="p"),
+        PAY,
+        protects={"step": "p"},
+        requires={"step": "q"},
+    )
+    data["inputs"] = {**data["inputs"], "g": {"type": "boolean"}}
+    assert verdict(data) == ((Verdict.PROVED, False) if is_read else (Verdict.VIOLATED, True))
+
+
 ENDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "items are skipped": {"on_item_error": "skip"},

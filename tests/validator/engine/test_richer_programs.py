@@ -17,7 +17,14 @@ from brute_bodies import flat
 from brute_branches import read
 from brute_force import truth
 from comparing import checked_with_dead, compare
-from richer_programs import richer_bodied, richer_branched, richer_called, richer_concurrent, richer_ordered
+from richer_programs import (
+    lazy_bodied,
+    richer_bodied,
+    richer_branched,
+    richer_called,
+    richer_concurrent,
+    richer_ordered,
+)
 from sizes import asked_for, size
 from small_language import Items
 from small_runs import contradictions
@@ -31,7 +38,7 @@ OPEN_TOO = "UNKNOWN, not PROVED: no run was found"
 """How rules are left open that ask for errors of items: a list that no witness makes, or that no run has."""
 
 
-@pytest.mark.parametrize("make", [richer_bodied, richer_ordered])
+@pytest.mark.parametrize("make", [richer_bodied, richer_ordered, lazy_bodied])
 @pytest.mark.parametrize("first", SEEDS)
 def test_programs_with_bodies_or_an_order_agree_with_every_run(first: int, make: Any) -> None:
     wrong: dict[int, list[str]] = {}

@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stepward.validator.analysis.product import CallOutcome
-from stepward.validator.engine.systems.deciding import all_defined
+from stepward.validator.engine.systems.deciding import conjunction
 from stepward.validator.engine.systems.ends import Ends
 from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
 from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.reading import conditions_of
 from stepward.validator.engine.systems.system import NONE_HOLDS, AnyValue, Assign, Decision, Guard, Literal, Undefined
 from stepward.validator.engine.values.domains import Names, kept
+from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Logic, Reference
+from stepward.vm.expressions.template import embedded
 from stepward.vm.language.names import Source
 from stepward.vm.language.steps import BranchStep, Failing, ForEachStep, ParallelStep, SetStep
 from stepward.vm.language.transitions import Transition
@@ -87,8 +90,7 @@ def _carried(moves: Moves, owner: int) -> Iterator[Source]:
 def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
     """Yield the moves of the start of a for_each step: to its items, or a failure before them."""
     trees = moves.trees(number)
-    doubtful = moves.doubtful.get((number, None), {})
-    wanted = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
+    wanted = _readable(moves, number, step, [tree for tree in trees.values() if tree is not None])
     for transition in transitions:
         if transition.kind == "success":
             guards = () if wanted is None else (Guard(wanted, 0),)
@@ -96,6 +98,20 @@ def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[
             yield Leaving(transition, guards, carried, (), 1)
     for name in moves.facts.failing.at(number):
         yield Leaving(moves.facts.flow.failure(number, name), (), _failed(moves, step, name), (), 1)
+
+
+def _readable(moves: Moves, number: int, step: ForEachStep, trees: list[Expression]) -> Decision | None:
+    """Return the decision whether a for_each step can read what it reads; None if it certainly can.
+
+    `trees` are the first values of what items carry on. A condition among them reads only as far as it has to.
+    """
+    doubtful = moves.doubtful.get((number, None), {})
+    others = {one.reference.names for template in step.templates for one in embedded(template.value)}
+    plain = [name for name in doubtful if name in others or name not in references_of(trees)]
+    if any(doubtful[name] is None for name in plain):
+        return Decision((Constant(0, 0, False),))
+    asked = [Defined(0, 0, Reference(0, 0, name)) for name in plain] + conditions_of(trees, doubtful, ())
+    return Decision((conjunction(asked),)) if asked else None
 
 
 def _failed(moves: Moves, step: ForEachStep, name: str) -> tuple[Assign, ...]:
