@@ -11,7 +11,7 @@ from stepward.validator.context import Context
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Label, Severity, Verdict
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.feasibility import unreached_words
-from stepward.validator.rules.regions import is_last_clause, removal_suggestion
+from stepward.validator.rules.regions import is_asked_again, is_last_clause, removal_suggestion
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.lexer import NAME
 from stepward.vm.expressions.parser import parse, parses
@@ -275,7 +275,9 @@ class ConstantCondition(EngineRule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every two-way condition whose value is decided by constants, types or the steps before it."""
         quoted = {clause.path for clause, problem in context.analyses.type_problems if problem.code == "SW204"}
-        for number, step in ((number, step) for number, step in context.facts.conditions if step.condition is not None):
+        for number, step in context.facts.conditions:
+            if step.condition is None or is_asked_again(context, number):
+                continue
             branch = context.facts.decided_branch(number)
             value = branch == "then" if branch is not None else None
             help, evidence = "compare a reference such as `$name`", None

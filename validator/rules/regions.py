@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,16 @@ def is_last_clause(context: Context, number: int) -> bool:
     test, after = (extents.get(path) for path in paths)
     is_around = test is not None and after is not None and after.start < test.start and test.end < after.end
     return is_around and program.document.text.startswith(("(case", "(cond"), after.start if after else 0)
+
+
+def is_asked_again(context: Context, number: int) -> bool:
+    """Return whether a condition asks for a part of a test in Lisp that has a name: it may be known at one place."""
+    document = context.facts.program.document
+    if document is None or document.format != "lisp":
+        return False
+    from stepward.vm.lisp.compiling.branching import AGAIN
+
+    return re.fullmatch(rf"{AGAIN}(_\d+)?", context.facts.flow.steps[number].id) is not None
 
 
 def can_be_removed(steps: Sequence[int], context: Context) -> bool:

@@ -309,9 +309,9 @@ class _Checker:
         view = self.meaning.view(reference.names)
         return view is not None and not view.is_known and not view.never
 
-    def null_equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:
+    def null_equality(self, tree: Compare, left: _Operand, right: _Operand) -> None:  # Lisp asks it of any value
         other, side = (right, tree.right) if left.kinds == _NULL else (left, tree.left)
-        if "null" not in other.kinds:
+        if "null" not in other.kinds and getattr(self.meaning.program.document, "format", None) != "lisp":
             text = self.shown(side)
             help = f"write `defined({text})` to test whether it has a value, or allow null in its type"
             self.report("SW203", f"`{text}` is {either(other.kinds)} and never null", help, tree)

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from guarded_lisp import RULES, guarded_program, is_proved, pays_too_much
+from lisp_programs import TOOLS
 from planted_lisp import Kind, policy_of, programs
+from sizes import asked_for
 from stepward.validator import ProgramValidator
 from stepward.validator.cli import main
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.findings import Severity
 from stepward.vm import Policy, Program
+from stepward.vm.lisp.compiling import branching
+from stepward.vm.lisp.compiling.forms import call, head_of
 
 PLANTED = programs()
+COUNT = asked_for("STEPWARD_GUARDED_LISP", 40, 400)
+MAYBE = Policy.from_dict(
+    {**RULES, "tools": {**TOOLS, "maybe": {"effect": "read", "returns": {"type": ["number", "null"]}}}}
+)
 
 
 def test_there_are_more_than_forty() -> None:
@@ -137,6 +150,72 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stepward(*args: str) -> tuple[int, str]:
     done = CliRunner().invoke(main, list(args))
     return done.exit_code, done.output
+
+
+TESTED = [
+    "(when (and x (<= x 5)) PAY)",
+    "(when x (when (<= x 5) PAY))",
+    "(if x (if (> x 5) 1 PAY) 2)",
+    "(if-not (and x (<= x 5)) 1 PAY)",
+    "(when-not (or (nil? x) (> x 5)) PAY)",
+    "(when-not (or (not x) (> x 5)) PAY)",
+    "(cond (nil? x) 1 (> x 5) 2 :else PAY)",
+    "(and x (<= x 5) PAY)",
+    "(or (not x) (> x 5) PAY)",
+    "(when-let [y x] (when (<= y 5) (tool/pay {:amount y :note 1})))",
+    "(if-some [y x] (when (<= y 5) (tool/pay {:amount y :note 1})) 2)",
+    "(let [ok (and x (<= x 5))] (when ok PAY))",
+    "(let [bad (or (nil? x) (> x 5)) fine (not bad)] (if fine PAY 1))",
+    "(let [ok (and x (<= x 5))] (if (nil? x) 1 (when ok PAY)))",
+    "(let [most 5] (when (and x (<= x most)) PAY))",
+    "(when (fine? x 5) PAY)",
+    "(let [ok (fine? x 5)] (when x (when ok PAY)))",
+]
+VALUES = [
+    "(:amount (tool/find {:id 1}))",
+    "(first (map :amount (tool/orders)))",
+    "(get data/o :amount)",
+    "data/n",
+    "(tool/maybe)",
+]
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("form", TESTED)
+def test_what_runs_only_behind_a_true_value_is_guarded_by_it(form: str, value: str) -> None:
+    """No run goes wrong, so nothing is said; with another bound it is."""
+    paid = form.replace("PAY", "(tool/pay {:amount x :note 1})")
+    text = f"(defn fine? [x most] (and (some? x) (<= x most))) (let [x {value}] {paid})"
+    report = ProgramValidator(Program.from_lisp(text), [MAYBE]).validate()
+    assert report.findings == ()
+    assert {one.verdict for one in report.properties} == {"proved"}
+    wrong = ProgramValidator(Program.from_lisp(re.sub(r" 5([)\]])", r" 6\1", text)), [MAYBE]).validate()
+    assert [one.code for one in wrong.findings] == ["SW403"]
+
+
+def test_random_guards_of_values_that_may_be_nil_are_proved_only_where_no_evaluation_breaks_the_rule() -> None:
+    seen = Counter((is_proved(text), pays_too_much(text, 60)) for text in map(guarded_program, range(COUNT)))
+    assert not seen[True, True]
+    assert min(seen[True, False], seen[False, True]) > COUNT / 8
+
+
+def test_a_planted_mistake_of_guards_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of a named `or` are asked as those of an `and`."""
+    real = branching._asked_by
+
+    def planted(*args: Any) -> Any:
+        found = real(*args)
+        is_or = found is not None and head_of(found.form) == "or"
+        return replace(found, form=call("and", *found.form.items[1:], of=found.form)) if is_or else found
+
+    monkeypatch.setattr(branching, "_asked_by", planted)
+    texts = map(guarded_program, range(100))
+    assert any(is_proved(text) and pays_too_much(text, 60) for text in texts)
+
+
+def test_a_name_of_a_test_that_prints_is_not_computed_again() -> None:
+    text = '(let [x data/n ok (and x (do (println "a") (< x 5)))] (when ok (tool/pay {:amount x :note 1})))'
+    assert sum("println" in (getattr(step, "lisp", None) or "") for step in Program.from_lisp(text).steps) == 1
 
 
 @pytest.mark.parametrize("name", ["plan.clj", "plan.ptc"])

@@ -18,11 +18,19 @@ MAX_STEPS: Final = 10_000
 _UNFIT: Final = re.compile(r"\W+", re.ASCII)
 
 
+Known = Mapping[Any, tuple[Any, ...]]
+"""What was computed: the values of each text with its arguments."""
+
+
 class OpenExit(NamedTuple):
-    """A way out of a step that leads nowhere yet: the field that will name the next step."""
+    """A way out of a step that leads nowhere yet: the field that will name the next step.
+
+    `known` is what was computed on every path to here.
+    """
 
     step: dict[str, Any]
     field: str
+    known: Known
 
 
 class Bench:
@@ -32,7 +40,7 @@ class Bench:
         self.texts = texts
         self.steps: list[dict[str, Any]] = []
         self.stretches: dict[Path, tuple[int, int]] = {}
-        self.ways: list[OpenExit] = [OpenExit({}, "start")]
+        self.ways: list[OpenExit] = [OpenExit({}, "start", {})]
         self._taken = {"args"}
         self._numbers: dict[str, int] = {}
         """The last number that a name got, so that the next one is found at once."""
@@ -40,13 +48,32 @@ class Bench:
         self.depth = 0
         """How many bodies of loops the steps are in."""
         self._prefix: Path = ()
-        self.known: dict[Any, Any] = {}
-        """What was computed on every way to here, so that it need not be computed again."""
 
     @property
     def is_over(self) -> bool:
         """Whether no run gets here."""
         return not self.ways
+
+    @property
+    def known(self) -> Known:
+        """What was computed on every way to here, so that it need not be computed again."""
+        if self.is_over:
+            return {}
+        first, *others = (way.known for way in self.ways)
+        others = [one for one in others if one is not first]
+        if not others:
+            return first
+        common = (
+            (key, tuple(one for one in found if all(one in other.get(key, ()) for other in others)))
+            for key, found in first.items()
+        )
+        return {key: found for key, found in common if found}
+
+    def learn(self, key: Any, value: Any) -> None:
+        """Keep what was computed here, for the steps behind it."""
+        known = self.known
+        found = {**known, key: (*known.get(key, ()), value)}
+        self.ways = [way._replace(known=found) for way in self.ways]
 
     def name(self, hint: str) -> str:
         """Return a name that nothing else has: of a step, or of a variable."""
@@ -66,7 +93,7 @@ class Bench:
         if self._count > MAX_STEPS:
             hint = "call a function with tools less often: its steps are made anew for each call"
             raise Fault("refused", f"the program has more than {MAX_STEPS:,} steps", hint, form.span)
-        step = {"id": id, "type": kind, **fields}
+        step, known = {"id": id, "type": kind, **fields}, self.known
         for way in self.ways:
             way.step[way.field] = id
         number = len(self.steps)
@@ -75,28 +102,18 @@ class Bench:
         self.stretches[place] = self.texts.offsets(form.span)
         for path, span in spans.items():
             self.stretches[*place, *path] = self.texts.offsets(span)
-        ends = {"end": [], "condition": [OpenExit(step, "then"), OpenExit(step, "otherwise")]}
-        self.ways = ends.get(kind, [OpenExit(step, "next_step")])
+        fields_out = {"end": (), "condition": ("then", "otherwise")}.get(kind, ("next_step",))
+        self.ways = [OpenExit(step, one, known) for one in fields_out]
 
     @contextmanager
     def body(self) -> Iterator[list[dict[str, Any]]]:
         """Steps that are made inside are the body of the step that comes next."""
-        outside = self.steps, self.ways, self._prefix, self.known
+        outside = self.steps, self.ways, self._prefix
         self._prefix = (*self._prefix, "steps", len(self.steps))
-        self.steps, self.ways, self.known = [], [OpenExit({}, "start")], dict(self.known)
+        self.steps, self.ways = [], [OpenExit({}, "start", self.known)]
         self.depth += 1
         try:
             yield self.steps
         finally:
             self.depth -= 1
-            self.steps, self.ways, self._prefix, self.known = outside
-
-    @contextmanager
-    def branch(self, ways: list[OpenExit]) -> Iterator[None]:
-        """Steps that are made inside continue from these ways; what they compute is not known outside."""
-        known = self.known
-        self.ways, self.known = ways, dict(known)
-        try:
-            yield
-        finally:
-            self.known = known
+            self.steps, self.ways, self._prefix = outside

@@ -339,12 +339,13 @@ class Compiler:
         text, args = self.scope.code(value.form, value.env)
         if self.start is not None and "println" in text:  # what it prints is part of what it does
             return self._compute(value, text, args, form, hint, expected)
-        known = self.bench.known.setdefault((text, tuple(sorted(args.items()))), ())
+        key = text, tuple(sorted(args.items()))
+        known = self.bench.known.get(key, ())
         fit = (one for one in known if (one.is_number if expected is NUMBER else one.type != ANY or expected is None))
         found = next(fit, None)
         if found is None:
             found = self._compute(value, text, args, form, hint, expected)
-            self.bench.known[text, tuple(sorted(args.items()))] = (*known, found)
+            self.bench.learn(key, found)
         return found
 
     def _compute(
@@ -367,7 +368,8 @@ class Compiler:
         fields: dict[str, Any] = {"lisp": text, **({"args": args} if args else {})}
         fields |= {} if stated is None else {"returns": dict(stated)}
         self.bench.add(name, "compute", form, fields, {("lisp",): form.span})
-        return Reference(f"${name}.output", name, type if stated is not None else ARGUMENT)
+        of = value if isinstance(value, Pure) else None
+        return Reference(f"${name}.output", name, type if stated is not None else ARGUMENT, of)
 
     def _set(self, name: str, text: str, form: Form) -> None:
         """Assign the value of an expression to a variable."""

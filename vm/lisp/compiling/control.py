@@ -162,7 +162,7 @@ def _choose(
     compiler: Compiling, condition: Form, env: Env, target: str, then: tuple[Form, ...], otherwise: tuple[Form, ...]
 ) -> None:
     """Run the forms of one of two branches."""
-    holds, fails = test(compiler, condition, env)
+    holds, fails = test(compiler, condition, env, is_again=False)
     ends = fork(compiler, holds, lambda: compiler.body(then, env, target, condition.span))
     compiler.bench.ways = ends + fork(compiler, fails, lambda: compiler.body(otherwise, env, target, condition.span))
 
@@ -205,7 +205,8 @@ def _binding(question: str, *, has_else: bool) -> Control:
         reference = compiler.computed(value, source, "value")
         compiler.scope.data[f"data/{reference.argument}"] = reference
         read = symbol(f"data/{reference.argument}", source)
-        holds, fails = test(compiler, call(question, read, of=source) if question else read, env)
+        asked = call(question, read, of=source) if question else read
+        holds, fails = test(compiler, asked, env, is_again=False)
         then, otherwise = (form.items[2:3], form.items[3:4]) if has_else else (form.items[2:], ())
 
         def run_then() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final
 
-from stepward.vm.lisp.compiling.values import BOOLEAN, Env, Reference
+from stepward.vm.lisp.compiling.values import BOOLEAN, Env, Inline, Reference
 from stepward.vm.lisp.forms import Form, Literal, Parens, Symbol
 from stepward.vm.lisp.values import is_number
 from stepward.vm.values import as_text
@@ -26,6 +26,8 @@ def number(form: Form, scope: Env) -> str | None:
             return as_text(value) if value >= 0 else f"({as_text(value)})"
         case Symbol(name=name):
             found = scope.get(name)
+            if isinstance(found, Inline):
+                return number(found.form, {}) if isinstance(found.form, Literal) else None
             return found.text if isinstance(found, Reference) and found.is_number else None
         case Parens(items=(Symbol(name=sign), first, second, *rest)) if sign in _ARITHMETIC and sign not in scope:
             found_all = [number(one, scope) for one in (first, second, *rest)]

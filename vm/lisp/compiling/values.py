@@ -23,12 +23,14 @@ _NUMBERS: Final = ("number", "integer")
 class Reference:
     """A value that the program holds: `text` refers to it, `argument` is its name among the data of an expression.
 
-    `type` is None for what comes from outside: its type is that of the manifest, or follows from its uses.
+    `type` is None for what comes from outside: its type is that of the manifest, or follows from its uses. `of` is the
+    form that a `compute` step has evaluated to it.
     """
 
     text: str
     argument: str
     type: Type | None = None
+    of: Pure | None = None
 
     @property
     def is_number(self) -> bool:
