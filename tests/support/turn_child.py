@@ -188,7 +188,7 @@ def main(folder: Path, trials: int, seed: int, without: str = "") -> dict[str, A
     """Try that many sessions; return the number of kills, and what was wrong. `without` is left out, for a canary."""
     gc.disable()
     if without == "memory":
-        state.made_in = lambda history, turn: []
+        state.calls_in = lambda history, turn: []
     chance, kills, wrong = random.Random(seed), 0, []
     whole = folder / "whole"
     whole.mkdir()

@@ -124,7 +124,7 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--stdin-filename", metavar="NAME", help="The file name of standard input, if PATHS is `-`.")
 @click.option("--config", type=FILE, metavar="FILE", help="Use this configuration for all files.")
 @click.option("--isolated", is_flag=True, help="Use no configuration file.")
-def check(**given: Any) -> None:
+def check(**arguments: Any) -> None:
     """Check the programs in files and folders.
 
     PATHS are files and folders; without them the current folder is checked. `-` is standard input.
@@ -132,8 +132,8 @@ def check(**given: Any) -> None:
     Exit status: 0 no error was found, 1 at least one was, 2 the command or its configuration can't be used, 3 there is
     nothing to check.
     """
-    outputs = {name: path for name in OUTPUTS if (path := given.pop(f"{name}_output")) is not None}
-    options = CheckOptions(outputs=outputs, **given)
+    outputs = {name: path for name in OUTPUTS if (path := arguments.pop(f"{name}_output")) is not None}
+    options = CheckOptions(outputs=outputs, **arguments)
     _refuse_contradictions(options)
     if not options.objects and options.tools is None:
         # Programs need no pydantic plugin, and to search for one takes a tenth of a short check. An imported object
@@ -249,13 +249,13 @@ def _configurations(options: CheckOptions) -> Configurations:
     def codes(
         name: str, texts: tuple[str, ...], checked: Callable[[list[str]], tuple[str, ...]] = checked_codes
     ) -> tuple[str, ...] | None:
-        given = [code.strip() for text in texts for code in text.split(",") if code.strip()]
+        codes_of_line = [code.strip() for text in texts for code in text.split(",") if code.strip()]
         if not texts:
             return None
-        if not given:
+        if not codes_of_line:
             raise click.UsageError(f"--{name} names no code")
         try:
-            return checked(given)
+            return checked(codes_of_line)
         except UnknownCodeError as error:
             raise click.UsageError(f"--{name}: {error.message}; {error.help}") from None
 

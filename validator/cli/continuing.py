@@ -78,9 +78,9 @@ def continuing(options: dict[str, Any]) -> Continuing | None:
             if options.get(name):
                 raise click.UsageError(f"{option} is for the continuation of a run: add --continues")
         return None
-    given = [option for name, option in _NOT_THERE.items() if options.get(name)]
-    if given:
-        raise click.UsageError(f"a continuation has the inputs that it reads: leave {', '.join(given)} out")
+    unusable = [option for name, option in _NOT_THERE.items() if options.get(name)]
+    if unusable:
+        raise click.UsageError(f"a continuation has the inputs that it reads: leave {', '.join(unusable)} out")
     if options["journal"] is None:
         raise click.UsageError("--continues needs the journal of the run: add --journal")
     grants = dict(map(granted, options["grants"]))
@@ -105,12 +105,12 @@ def granted(text: str) -> tuple[str, Any]:
     return name, number if name in FRACTIONS else int(number)
 
 
-def pairs_read(given: Sequence[str]) -> dict[str, str]:
+def pairs_read(pairs: Sequence[str]) -> dict[str, str]:
     """Return what `--read` names, by the inputs; raises ValueUnreadable for a text that is no pair."""
     from stepward.validator.cli.values import ValueUnreadable
 
     found: dict[str, str] = {}
-    for text in given:
+    for text in pairs:
         name, _, source = text.partition("=")
         if not name or not source.strip():
             raise ValueUnreadable(f"`--read {text}` is no `input=name`", "write `--read sum=check.output`")
@@ -120,30 +120,30 @@ def pairs_read(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def before_run(journal: Journal, asked: Continuing, program: Program, policies: Sequence[Policy]) -> Before:
+def before_run(journal: Journal, continuing: Continuing, program: Program, policies: Sequence[Policy]) -> Before:
     """Return the runs that a program of a person is to continue, under the policies that apply to it.
 
     Raises PlanRefused if they can't be continued.
     """
     from stepward.validator.planner.before import before_of
 
-    return before_of(journal, asked, [one for one in policies if one.applies(program.name, program.source_name)])
+    return before_of(journal, continuing, [one for one in policies if one.applies(program.name, program.source_name)])
 
 
 def planned_after(
-    before: Before, program: Program, given: Mapping[str, str], accepted: Collection[str] = ()
+    before: Before, program: Program, reads_given: Mapping[str, str], accepted: Collection[str] = ()
 ) -> tuple[Plan, dict[str, str]]:
-    """Return the plan of a continuation and what it reads, `given` and whatever else has the name of an input.
+    """Return the plan of a continuation and what it reads, `reads_given` and whatever else has the name of an input.
 
     Raises MachineError if the program can't continue the run, and DocumentError if it can't run at all.
     """
     from stepward.vm.machine.refusals import RunRefused
 
-    unknown = sorted(given.keys() - before.inputs_of(program))
+    unknown = sorted(reads_given.keys() - before.inputs_of(program))
     if unknown:
         help = "correct `--read`, or add it to `inputs` of the program"
         raise MachineError(f"`{program.name}` has no input `{unknown[0]}`", help)
-    reads = {**before.reads_of(program), **given}
+    reads = {**before.reads_of(program), **reads_given}
     try:
         return before.plan(program, reads, accepted), reads
     except RunRefused as error:
@@ -175,7 +175,7 @@ def _help(why: str, before: Before) -> str:
     return "change the program, so that it goes on where the run has ended"
 
 
-def begun(journal: Journal, before: Before) -> str | None:
+def continuation_of(journal: Journal, before: Before) -> str | None:
     """Return the run that continues another one; None if none does."""
     from stepward.validator.runs.chains import chain_of
 

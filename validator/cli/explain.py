@@ -19,10 +19,10 @@ def explain(code: str | None) -> None:
         for rule in RULES:
             click.echo(f"{rule.code}  {rule.severity:<7}  {rule.name}")
         return
-    wanted = next((rule for rule in RULES if code.upper() == rule.code or code.lower() == rule.name), None)
-    if wanted is None:
+    found = next((rule for rule in RULES if code.upper() == rule.code or code.lower() == rule.name), None)
+    if found is None:
         from stepward.validator.cli.meant import meant_by
         from stepward.validator.gate.settings import near_code
 
         raise click.UsageError(f"`{code}` is not a code; {meant_by(code, ()) or near_code(code)}")
-    click.echo(f"{wanted.code} {wanted.name} ({wanted.severity})\n\n{wanted.documentation()}")
+    click.echo(f"{found.code} {found.name} ({found.severity})\n\n{found.documentation()}")

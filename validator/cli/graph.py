@@ -104,9 +104,12 @@ _OF_PROGRAMS: Final = {
 
 def _draw_chain(file: Path | None, chosen: str, options: dict[str, Any]) -> None:
     """Draw a run and the runs of its chain."""
-    given = [*(["PROGRAM"] if file is not None else []), *(_OF_PROGRAMS[one] for one in _OF_PROGRAMS if options[one])]
-    if given:
-        raise click.UsageError(f"--run draws what the journal has: leave {', '.join(given)} out")
+    unusable = [
+        *(["PROGRAM"] if file is not None else []),
+        *(_OF_PROGRAMS[one] for one in _OF_PROGRAMS if options[one]),
+    ]
+    if unusable:
+        raise click.UsageError(f"--run draws what the journal has: leave {', '.join(unusable)} out")
     with explained(), closing(open_journal(options["journal"] or DEFAULT_JOURNAL)) as journal:
         from stepward.validator.diagram.chains import draw_chain
         from stepward.validator.runs.chains import chain_of

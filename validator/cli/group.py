@@ -87,8 +87,8 @@ class _Command(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from stepward.validator.cli.meant import meant_by
 
-            meant = meant_by(args[0], COMMANDS)
-            ctx.fail(f"no such command `{args[0]}`; {meant or '`stepward --help` lists all commands'}")
+            similar = meant_by(args[0], COMMANDS)
+            ctx.fail(f"no such command `{args[0]}`; {similar or '`stepward --help` lists all commands'}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -74,14 +74,14 @@ def init(folder: Path, name: str) -> None:
     It has a program, its tools, a policy, a test, and the gate for commits and CI. It passes the gate and its tests at
     once. Existing files are never overwritten. Without FOLDER the project is made in the current folder.
     """
-    made = project_of(name)
-    _refuse_existing(folder, made)
-    for file in made:
+    files = project_of(name)
+    _refuse_existing(folder, files)
+    for file in files:
         _write(folder / file.path, file.text)
     template = TEMPLATES[name]
-    width = max(len(file.path) for file in made)
+    width = max(len(file.path) for file in files)
     click.echo(f"made in `{shown_name(Path(os.path.abspath(folder)))}`: {template.about}")
-    click.echo("".join(f"  {file.path:{width}}  {file.about}\n" for file in made))
+    click.echo("".join(f"  {file.path:{width}}  {file.about}\n" for file in files))
     click.echo("next:")
     for line in next_commands(folder, template):
         click.echo(f"  {line}")
@@ -99,15 +99,15 @@ def project_of(name: str) -> list[MadeFile]:
         "test.py.txt": (f"test_{template.program}.py", "tests of the program"),
     }
     home = files("stepward.validator") / "templates"
-    made = [
+    written = [
         MadeFile(path, about, (home / name / file).read_text(encoding="utf-8"))
         for file, (path, about) in own.items()
         if (home / name / file).is_file()
     ]
     for file, path, about in _COMMON:
         text = (home / "common" / file).read_text(encoding="utf-8")
-        made.append(MadeFile(path, about, text.replace("POLICY", template.policy)))
-    return made
+        written.append(MadeFile(path, about, text.replace("POLICY", template.policy)))
+    return written
 
 
 def next_commands(folder: Path, template: Template) -> list[str]:
@@ -125,8 +125,8 @@ def next_commands(folder: Path, template: Template) -> list[str]:
     ]
 
 
-def _refuse_existing(folder: Path, made: list[MadeFile]) -> None:
-    for file in made:
+def _refuse_existing(folder: Path, files: list[MadeFile]) -> None:
+    for file in files:
         if os.path.lexists(folder / file.path):
             raise AdvisedError(
                 f"`{shown_name(Path(os.path.abspath(folder / file.path)))}` exists, and no file is overwritten",

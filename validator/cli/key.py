@@ -29,7 +29,7 @@ def key(file: Path) -> None:
     with explained():
         from stepward.vm.journal.signing import SigningKey
 
-        made = SigningKey.make()
-        made.save(file)
-        write_output(public, made.public.pem(), "correct the path")
-    click.echo(f"key {made.id}: private `{file}`, public `{public}`")
+        signing_key = SigningKey.make()
+        signing_key.save(file)
+        write_output(public, signing_key.public.pem(), "correct the path")
+    click.echo(f"key {signing_key.id}: private `{file}`, public `{public}`")

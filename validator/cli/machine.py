@@ -430,8 +430,8 @@ def _advice(run: Run, found: History, options: dict[str, Any]) -> Iterator[str]:
             yield f"  the answer must have this type: {safe(to_json(call.returns.to_data()))}\n"
         if waits.token:
             before, after = _who(found, call.tool)
-            given = (waits.token, "--payload", "JSON", *before, *missing)
-            yield f"  resume: {command('runs resume', *given, options=options)}{after}\n"
+            arguments = (waits.token, "--payload", "JSON", *before, *missing)
+            yield f"  resume: {command('runs resume', *arguments, options=options)}{after}\n"
     if run.status != "RUNNING" and run.due is not None:
         yield f"\nthe run waits until {moment(int(run.due * 1e6))}; then a worker takes it up, or you do:\n"
         yield f"  {recover}\n"

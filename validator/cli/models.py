@@ -101,7 +101,7 @@ def _model(name: str, options: dict[str, Any]) -> Model:
             from stepward.vm.models.litellm import LiteLLMModel
 
             with redirect_stdout(sys.stderr):  # LiteLLM prints a lot when it is imported
-                return LiteLLMModel(name, prices=_prices(options), **_given(options))
+                return LiteLLMModel(name, prices=_prices(options), **_settings(options))
 
 
 def _recording(rest: str, options: dict[str, Any]) -> Model:
@@ -117,11 +117,11 @@ def _recording(rest: str, options: dict[str, Any]) -> Model:
 def _openai(name: str, options: dict[str, Any]) -> Model:
     from stepward.vm.models.openai import OpenAIModel
 
-    given = _given(options)
-    if "base_url" not in given:
+    settings = _settings(options)
+    if "base_url" not in settings:
         help = "write `base_url: https://models.example.com/v1` into a YAML file, and name it with `--model-options`"
         raise ModelUnknown(f"the address of model `{name}` is not known", help)
-    return OpenAIModel(name, prices=_prices(options), **given)
+    return OpenAIModel(name, prices=_prices(options), **settings)
 
 
 def _own(file: str, path: str, options: dict[str, Any]) -> Model:
@@ -135,14 +135,14 @@ def _own(file: str, path: str, options: dict[str, Any]) -> Model:
     found = part_of(
         load_file(file), path, name, "write `--model FILE.py:ADAPTER`, with the name of a class or an object"
     )
-    given = _given(options)
+    settings = _settings(options)
     if isinstance(found, type) or not hasattr(found, "complete"):
         try:
-            found = found(**given)
+            found = found(**settings)
         except Exception as error:  # it is the user's code
             words = f"`{name}` can't be made: {type(error).__name__}: {error}"
             raise ModelUnknown(words, "give its arguments in a YAML file, with `--model-options FILE`") from error
-    elif given:
+    elif settings:
         raise ModelUnknown(f"`{name}` is an adapter already", "name its class, so that it is made with these options")
     try:
         require_model(found)
@@ -177,16 +177,16 @@ def _file(options: dict[str, Any]) -> dict[str, Any]:
     from stepward.validator.cli.values import values_in
     from stepward.vm.models.chat import plain
 
-    given: dict[str, Any] = plain(values_in(str(file), "options"))
-    return given
+    settings: dict[str, Any] = plain(values_in(str(file), "options"))
+    return settings
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a model in a file; the names of further models are no option of one."""
-    file, given = options.get("model_options"), _file(options)
-    given.pop("models", None)
-    taken = {"model": "--model NAME", "prices": "--prices FILE"}
-    for name in given:
-        if name in taken:
-            raise ModelUnknown(f"`{file}` sets `{name}`", f"give it with `{taken[name]}`")
-    return given
+    file, settings = options.get("model_options"), _file(options)
+    settings.pop("models", None)
+    by_option = {"model": "--model NAME", "prices": "--prices FILE"}
+    for name in settings:
+        if name in by_option:
+            raise ModelUnknown(f"`{file}` sets `{name}`", f"give it with `{by_option[name]}`")
+    return settings

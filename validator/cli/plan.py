@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepward.validator.cli.continuing import begun, continued, continuing, continuing_options
+from stepward.validator.cli.continuing import continuation_of, continued, continuing, continuing_options
 from stepward.validator.cli.machine import (
     INTERRUPTED,
     MachineError,
@@ -103,39 +103,39 @@ def plan(task: str, **options: Any) -> None:
         raise click.UsageError("--input and --inputs are for the run of the program: add --run")
     gc.enable()  # unlike a check, a plan may last
     with explained():
-        types, asked = _types(options["takes"]), continuing(options)
+        types, continues = _types(options["takes"]), continuing(options)
         policies, means = load_policies(options), load_means(options)
         if means.model is None:
             raise MachineError("a plan needs a model, and there is none", f"give one with `--model`: {FORMS}")
         # What is wrong is said before a model is asked, and before the journal is opened, which may make a file.
-        given = None
-        if asked is None:
+        inputs = None
+        if continues is None:
             brief = _planner(means, policies, options, None).brief(task, name=options["name"], inputs=types)
-            given = _given_early(brief, means, options)
+            inputs = _given_early(brief, means, options)
             note_tools(brief, options["tools"], policies)
         _require_place(options["output_file"])
-        with closing(open_journal(options["journal"], create=asked is None)) as journal:
+        with closing(open_journal(options["journal"], create=continues is None)) as journal:
             planner = _planner(means, policies, options, journal)
-            found = _planned(planner, task, {"inputs": types, "continues": asked}, options)
+            found = _planned(planner, task, {"inputs": types, "continues": continues}, options)
             _save(found, options["output_file"])
             _tell(found, options)
             if found.program is None:
                 _tell_why(found, options)
                 sys.exit(NOT_PLANNED)
             if options["is_run"]:
-                run = _run(means, found, journal, given, options)
+                run = _run(means, found, journal, inputs, options)
                 print_run(run, journal, options)
                 sys.exit(exit_status(run))
 
 
-def _types(given: tuple[str, ...]) -> dict[str, Any] | None:
+def _types(pairs: tuple[str, ...]) -> dict[str, Any] | None:
     """Return the types of `--takes` as plain data, by name; None without the option."""
     from stepward.validator.cli.values import ValueUnreadable, value_of
 
-    if not given:
+    if not pairs:
         return None
     types: dict[str, Any] = {}
-    for text in given:
+    for text in pairs:
         name, separator, written = text.partition("=")
         if not separator or not name or not written.strip():
             raise ValueUnreadable(f"`--takes {text}` is no `name=type`", "write `--takes sum=number`")
@@ -184,14 +184,14 @@ def _save(found: Planned, file: Path | None) -> None:
         raise
 
 
-def _planned(planner: Planner, task: str, asked: dict[str, Any], options: dict[str, Any]) -> Planned:
+def _planned(planner: Planner, task: str, request: dict[str, Any], options: dict[str, Any]) -> Planned:
     from stepward.validator.report.text import safe
 
     if options["run_id"] is None:
         options["run_id"] = f"run-{token_hex(16)}"
     try:
         with redirect_stdout(sys.stderr):  # output of an adapter is no part of the program
-            return planner.plan_sync(task, name=options["name"], run_id=options["run_id"], by=options["by"], **asked)
+            return planner.plan_sync(task, name=options["name"], run_id=options["run_id"], by=options["by"], **request)
     except KeyboardInterrupt:
         again = command("plan", "--run-id", options["run_id"], task, options=options, repeats_all=True)
         is_kept = options["journal"] is not None
@@ -217,7 +217,7 @@ def _given_early(brief: Brief, means: Means, options: dict[str, Any]) -> dict[st
 
 
 def _run(
-    means: Means, found: Planned, journal: Journal, given: dict[str, Any] | None, options: dict[str, Any]
+    means: Means, found: Planned, journal: Journal, inputs: dict[str, Any] | None, options: dict[str, Any]
 ) -> MachineRun:
     """Run an accepted program under the policies of its plan; the id of its run is that of the plan with an ending."""
     from stepward.validator.cli.values import inputs_of
@@ -225,9 +225,9 @@ def _run(
 
     assert found.program is not None, "it was accepted"
     prepared = Plan(found.program, list(found.policies))
-    if given is None and found.before is None:
-        given = inputs_of(options["pairs"], options["inputs"], prepared.input_types, found.program.name)
-    given = {name: value for name, value in (given or {}).items() if name in prepared.input_types}
+    if inputs is None and found.before is None:
+        inputs = inputs_of(options["pairs"], options["inputs"], prepared.input_types, found.program.name)
+    inputs = {name: value for name, value in (inputs or {}).items() if name in prepared.input_types}
     require_starter(prepared, options["by"])
     means.require(prepared)
     machine = means.machine(journal, found.policies)
@@ -236,11 +236,11 @@ def _run(
             if found.before is not None:
                 reads = found.before.reads_of(found.program)
                 return continued(machine, found.before, found.program, reads, options["by"])
-            return machine.run_sync(found.program, given, run_id=f"{found.run}-run", by=options["by"])
+            return machine.run_sync(found.program, inputs, run_id=f"{found.run}-run", by=options["by"])
     except KeyboardInterrupt:
         machine.let_go()
         own = f"{found.run}-run" if journal.head(f"{found.run}-run") is not None else None
-        say_interrupted(options, own if found.before is None else begun(journal, found.before))
+        say_interrupted(options, own if found.before is None else continuation_of(journal, found.before))
         sys.exit(INTERRUPTED)
 
 
@@ -254,8 +254,8 @@ def _tell(found: Planned, options: dict[str, Any]) -> None:
     is_json = options["output_format"] == "json"
     for number, proposal in enumerate(found.proposals, 1):
         if not is_json or options["is_run"]:
-            said = "".join(f"  {safe(line)}".rstrip() + "\n" for line in proposal.answer.splitlines())
-            click.echo(f"try {number}:\n{said}", err=True)
+            answer = "".join(f"  {safe(line)}".rstrip() + "\n" for line in proposal.answer.splitlines())
+            click.echo(f"try {number}:\n{answer}", err=True)
     where = f" It is in `{options['output_file']}`." if options["output_file"] is not None and found.text else ""
     if found.text and not is_json:
         tries = "1 try" if len(found.proposals) == 1 else f"{len(found.proposals)} tries"

@@ -42,8 +42,8 @@ def command(words: str, *arguments: object, options: Mapping[str, Any] | None = 
     if options is None:
         context = click.get_current_context(silent=True)
         options = {} if context is None else context.params
-    given = [str(one) for one in arguments]
-    shown = [*words.split(), *given, *_options(words, options, given, repeats_all=repeats_all)]
+    words_given = [str(one) for one in arguments]
+    shown = [*words.split(), *words_given, *_options(words, options, words_given, repeats_all=repeats_all)]
     return "stepward " + " ".join(map(shlex.quote, shown))
 
 
@@ -62,14 +62,14 @@ def _named(words: str) -> click.Command:
     return found
 
 
-def _options(words: str, options: Mapping[str, Any], given: list[str], *, repeats_all: bool) -> Iterator[str]:
+def _options(words: str, options: Mapping[str, Any], words_given: list[str], *, repeats_all: bool) -> Iterator[str]:
     """Yield the options of a command that have another value than by default."""
     known = {parameter.name: parameter for parameter in _named(words).params if isinstance(parameter, click.Option)}
     for name in known if repeats_all else FEWER.get(words, SHARED):
         parameter, value = known.get(name), options.get(name or "")
         if parameter is None:
             continue
-        if value in (None, (), False, parameter.default) or any(name in given for name in parameter.opts):
+        if value in (None, (), False, parameter.default) or any(name in words_given for name in parameter.opts):
             continue
         option = max(parameter.opts, key=len)
         if parameter.is_flag:
@@ -97,9 +97,9 @@ def say_interrupted(options: Mapping[str, Any], *run: str | None) -> None:
     from stepward.validator.report.text import safe
 
     if options.get("journal") is None:
-        said = GONE
+        what = GONE
     elif run == (None,):
-        said = "nothing was done yet"
+        what = "nothing was done yet"
     else:
-        said = f"`{safe(command('runs recover', *run, options=options))}` goes on with {'it' if run else 'them'}"
-    click.echo(f"\ninterrupted: {said}", err=True)
+        what = f"`{safe(command('runs recover', *run, options=options))}` goes on with {'it' if run else 'them'}"
+    click.echo(f"\ninterrupted: {what}", err=True)

@@ -123,7 +123,7 @@ class _Place:
         self._machines: list[Any] = []
         self._talker: list[Any] = []
         self._loop = asyncio.new_event_loop()
-        self._session = self._made()
+        self._session = self._new_session()
         self._is_json = options["output_format"] == "json"
         self._status = 0
         self._out = sys.stdout  # while a turn runs, what its tools print goes elsewhere
@@ -131,13 +131,13 @@ class _Place:
     def _say(self, text: str) -> None:
         click.echo(text, file=self._out)
 
-    def _made(self) -> Session:
+    def _new_session(self) -> Session:
         from stepward.validator.repl.session import Session
         from stepward.vm.machine.execution import ExecutionVM
 
         def machine(tools: Any, policies: Any) -> ExecutionVM:
             means = self._means
-            made = ExecutionVM(
+            vm = ExecutionVM(
                 tools,
                 None,
                 self._journal,
@@ -147,8 +147,8 @@ class _Place:
                 trusted=means.trusted,
                 observer=means.telemetry,
             )
-            self._machines = [made]
-            return made
+            self._machines = [vm]
+            return vm
 
         options = self._options
         try:
@@ -325,8 +325,8 @@ class _Place:
             observer=means.telemetry,
         )
         self._talker = [machine]
-        given = {"instructions": instructions(), "request": talk.request()}
-        run = self._waited(machine.run(program, given, run_id=self._name_of_talk()))
+        inputs = {"instructions": instructions(), "request": talk.request()}
+        run = self._waited(machine.run(program, inputs, run_id=self._name_of_talk()))
         if run.status != "SUCCESS":
             output = run.output if isinstance(run.output, dict) else {}
             self._complain(

@@ -73,8 +73,8 @@ def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
         measures=None if options["journal"] is None else _measures(options),
     )
     write_output(output, text, "correct the path of `-o`")
-    said = f"{counted(len(views), 'program')} and {counted(len(result.findings), 'finding')}"
-    click.echo(f"`{output}` has {said}")
+    counts = f"{counted(len(views), 'program')} and {counted(len(result.findings), 'finding')}"
+    click.echo(f"`{output}` has {counts}")
     found = [*result.failures, *failures.found]
     if found:
         from stepward.validator.cli.internal import print_failures

@@ -15,7 +15,7 @@ import click
 from stepward.validator.cli.continuing import (
     READ,
     before_run,
-    begun,
+    continuation_of,
     continued,
     continuing,
     continuing_options,
@@ -122,8 +122,8 @@ def run(file: Path, **options: Any) -> None:
     """
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
     with explained():
-        asked = continuing(options)
-    if asked is not None and (options["run_id"] is not None or options["is_queued"]):
+        continues = continuing(options)
+    if continues is not None and (options["run_id"] is not None or options["is_queued"]):
         raise click.UsageError("a continuation has its own id, and runs at once: leave --run-id and --queue out")
     if options["is_queued"]:
         _require_queueable(options)
@@ -131,12 +131,12 @@ def run(file: Path, **options: Any) -> None:
     accepted = _accepted(options["accept"])
     with explained():
         load_telemetry(options)  # before anything is done, so that what is missing is said first
-    if asked is not None:
-        _continue(file, asked, options, accepted)
+    if continues is not None:
+        _continue(file, continues, options, accepted)
     program, policies = _admitted(file, options, accepted)
     with explained():
         plan = _plan(program, policies)
-        given = _inputs(program, plan, options)
+        inputs = _inputs(program, plan, options)
         require_starter(plan, options["by"])
         means = load_means(options)
         if not options["is_queued"]:
@@ -148,24 +148,24 @@ def run(file: Path, **options: Any) -> None:
                 click.echo(f"run `{name}` exists: this is how it is", err=True)
             if options["is_queued"]:
                 machine = means.machine(journal, policies)
-                queued = machine.queue_sync(program, given, run_id=options["run_id"], by=options["by"])
+                queued = machine.queue_sync(program, inputs, run_id=options["run_id"], by=options["by"])
                 _print_queued(queued, options)
                 return
             machine = means.machine(journal, policies)
             name = f"run-{token_hex(16)}" if name is None else name
-            start = partial(machine.run_sync, program, given, run_id=name, by=options["by"])
+            start = partial(machine.run_sync, program, inputs, run_id=name, by=options["by"])
             run = _driven(machine, start, options, lambda: name if journal.head(name) is not None else None)
             print_run(run, journal, options)
             say_held(run)
     sys.exit(exit_status(run))
 
 
-def _continue(file: Path, asked: Continuing, options: dict[str, Any], accepted: frozenset[str]) -> NoReturn:
+def _continue(file: Path, continues: Continuing, options: dict[str, Any], accepted: frozenset[str]) -> NoReturn:
     """Continue a run by the program in a file if it passes the gate from where that run has ended, and exit."""
     with explained(), closing(open_journal(options["journal"])) as journal:
         with _loaded(file, options) as (gate, program):
             policies = gate.policies_of(program)
-            before = before_run(journal, asked, program, policies)
+            before = before_run(journal, continues, program, policies)
             plan, reads = planned_after(before, program, pairs_read(options["reads"]), accepted)
             gate.check_program(plan.program, plan.policies)
         _require_passed(gate, program, options, accepted, left_over(before, program, plan))
@@ -174,7 +174,7 @@ def _continue(file: Path, asked: Continuing, options: dict[str, Any], accepted: 
         means.require(plan)
         machine = means.machine(journal, policies)
         start = partial(continued, machine, before, program, reads, options["by"], accepted)
-        run = _driven(machine, start, options, lambda: begun(journal, before))
+        run = _driven(machine, start, options, lambda: continuation_of(journal, before))
         print_run(run, journal, options)
         say_held(run)
     sys.exit(exit_status(run))
@@ -198,15 +198,18 @@ def _print_queued(run: MachineRun, options: dict[str, Any]) -> None:
 
 
 def _driven(
-    machine: ExecutionVM, start: Callable[[], MachineRun], options: dict[str, Any], begun: Callable[[], str | None]
+    machine: ExecutionVM,
+    start: Callable[[], MachineRun],
+    options: dict[str, Any],
+    run_name: Callable[[], str | None],
 ) -> MachineRun:
-    """Start a run and drive it; after an interrupt, say how it goes on. `begun` names it once it is in the journal."""
+    """Start a run and drive it; after an interrupt, say how it goes on. `run_name` names it once the journal has it."""
     try:
         with redirect_stdout(sys.stderr):  # output of a tool is no part of the trace
             return start()
     except KeyboardInterrupt:
         machine.let_go()  # the tool that was under way ends with this process
-        say_interrupted(options, begun())
+        say_interrupted(options, run_name())
         sys.exit(INTERRUPTED)
 
 
@@ -233,10 +236,10 @@ def _inputs(program: Program, plan: Plan, options: dict[str, Any]) -> dict[str, 
 # -- the gate ----------------------------------------------------------------------------------------------------------
 
 
-def _accepted(given: tuple[str, ...]) -> frozenset[str]:
-    codes = [code.strip().upper() for text in given for code in text.split(",") if code.strip()]
+def _accepted(texts: tuple[str, ...]) -> frozenset[str]:
+    codes = [code.strip().upper() for text in texts for code in text.split(",") if code.strip()]
     if not codes:
-        if given:
+        if texts:
             raise click.UsageError("--accept names no code")
         return frozenset()
     from stepward.validator.gate.settings import near_code

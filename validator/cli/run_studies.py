@@ -88,7 +88,7 @@ def export(
     and `chrome` opens in Perfetto.
     """
     chosen = {name: options[name] for name in ("program", "since", "limit")}
-    if runs and (statuses or any(given is not None for given in chosen.values())):
+    if runs and (statuses or any(option is not None for option in chosen.values())):
         raise click.UsageError("name runs, or choose them with options: not both")
     if values and form == "jsonl":
         raise click.UsageError("--values is for spans; records have their values always")

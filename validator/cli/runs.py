@@ -128,8 +128,8 @@ def show(run: str | None, statuses: tuple[str, ...], follows: bool, **options: A
             follow(journal, run, as_json=options["output_format"] == "json")
         return
     chosen = {name: options[name] for name in ("program", "since", "limit")}
-    for name, given in {"status": statuses or None, **chosen}.items():
-        if run is not None and given is not None:
+    for name, value in {"status": statuses or None, **chosen}.items():
+        if run is not None and value is not None:
             raise click.UsageError(f"--{name} is for the list; leave it out to show a run")
     chosen["since"] = None if options["since"] is None else since(options["since"], time.time())
     with explained(), closing(open_journal(options["journal"])) as journal:
@@ -313,10 +313,10 @@ def reconcile(run: str, step: str, verdict: str, output: str | None, **options: 
         ids = {step, *(doubt.step for doubt in run_of(found).doubts if doubt.place == step)}
         spec = next((call.returns for call in calls if call.id in ids), None)
         value = None if output is None else answer_of(output, spec, "the output")
-        said: Any = verdict.replace("-", "_")
+        word: Any = verdict.replace("-", "_")
         machine = means.machine(journal, load_policies(options))
         _act_and_print(
-            found, machine, lambda: machine.reconcile_sync(run, step, said, value, by=options["by"]), journal, options
+            found, machine, lambda: machine.reconcile_sync(run, step, word, value, by=options["by"]), journal, options
         )
 
 
@@ -401,7 +401,9 @@ def cancel(run: str, **options: Any) -> None:
             journal,
             options,
             lambda run: 0 if run.status == "CANCELLED" else exit_status(run) or 1,
-            said=lambda run: f"nothing was cancelled: the run had ended {run.status}" if found.state.is_over else None,
+            line_of=lambda run: (
+                f"nothing was cancelled: the run had ended {run.status}" if found.state.is_over else None
+            ),
         )
 
 
@@ -428,7 +430,7 @@ def erase(run: str, yes: bool, **options: Any) -> None:
             journal,
             options,
             lambda _: 0,
-            said=lambda _: _erased(found, history_of(journal, run)),
+            line_of=lambda _: _erased(found, history_of(journal, run)),
         )
 
 
@@ -471,14 +473,14 @@ def _act_and_print(
     options: dict[str, Any],
     status: Callable[[Run], int] = exit_status,
     *,
-    said: Callable[[Run], str | None] = lambda _: None,
+    line_of: Callable[[Run], str | None] = lambda _: None,
 ) -> NoReturn:
-    """Act, print what has come to the run that was `found`, and exit with its status; `said` is one line more."""
+    """Act, print what has come to the run that was `found`, and exit with its status; `line_of` is one line more."""
     with redirect_stdout(sys.stderr), _releasing_leases(machine, options, found.run):  # what tools print is no trace
         run = act()
     print_run(run, journal, options, len(found.records) if run.id == found.run else 0)
     say_held(run)
-    if (line := said(run)) is not None:
+    if (line := line_of(run)) is not None:
         click.echo(line, err=True)
     sys.exit(status(run))
 

@@ -24,8 +24,10 @@ def configured_servers(options: Mapping[str, Any]) -> tuple[NamedServer, ...]:
     """
     from stepward.validator.gate.settings import Configurations, Overrides
 
-    given = Configurations(Overrides(), config=options.get("config"), is_isolated=bool(options.get("isolated")))
-    return given.above(Path.cwd()).mcp_servers
+    configurations = Configurations(
+        Overrides(), config=options.get("config"), is_isolated=bool(options.get("isolated"))
+    )
+    return configurations.above(Path.cwd()).mcp_servers
 
 
 def is_of_server(tool: str, options: Mapping[str, Any]) -> bool:

@@ -101,7 +101,7 @@ def inputs_of(
     """
     from stepward.vm.values import ValueRefused, freeze
 
-    given = {} if file is None else dict(values_in(file, "inputs"))
+    values = {} if file is None else dict(values_in(file, "inputs"))
     named: set[str] = set()
     for pair in pairs:
         name, separator, text = pair.partition("=")
@@ -111,20 +111,20 @@ def inputs_of(
             raise ValueUnreadable(f"input `{name}` is given twice", "give it once")
         named.add(name)
         _refuse_unknown(name, types, program)
-        given[name] = value_of(text, types[name], f"input `{name}`")
-    for name, value in given.items():
+        values[name] = value_of(text, types[name], f"input `{name}`")
+    for name, value in values.items():
         _refuse_unknown(name, types, program)
         try:
             freeze(value)
         except ValueRefused as error:
             raise ValueUnreadable(f"input `{name}` is no value: {error}", "give another one") from None
-    missing = [name for name, spec in types.items() if name not in given and not (spec and spec.has_default)]
+    missing = [name for name, spec in types.items() if name not in values and not (spec and spec.has_default)]
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
         what = "input" if len(missing) == 1 else "inputs"
         help = f"give `--input {missing[0]}=…`, or all of them with `--inputs FILE`"
         raise ValueUnreadable(f"`{program}` needs the {what} {names}", help)
-    return given
+    return values
 
 
 def _refuse_unknown(name: str, types: Mapping[str, TypeSpec | None], program: str) -> None:

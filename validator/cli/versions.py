@@ -161,7 +161,7 @@ def _print(found: Migration, file: Path, options: dict[str, Any]) -> None:
     lines += [f"  goes on as run `{safe(found.becomes)}`", f"  reads {', '.join(found.carries) or 'nothing'}"]
     lines += [f"  proved from where it is: {name}" for name in found.guardrails]
     if not options["applies"]:
-        given = (found.run, "--to", file, "--apply", "--head", found.head)
+        arguments = (found.run, "--to", file, "--apply", "--head", found.head)
         lines.append("\nnothing was changed; to move it:")
-        lines.append(f"  {safe(command('runs migrate', *given, options=options, repeats_all=True))}")
+        lines.append(f"  {safe(command('runs migrate', *arguments, options=options, repeats_all=True))}")
     click.echo("\n".join(lines))

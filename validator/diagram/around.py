@@ -23,17 +23,17 @@ def around(picture: Picture, step: str, distance: int) -> Picture:
     holder = holders(picture.nodes)
     pairs = [(holder[edge.start], holder[edge.end]) for edge in picture.edges]
     steps = {node.name for node in picture.nodes if node.step}
-    kept = {focus, *_within(focus, pairs, distance), *_within(focus, [pair[::-1] for pair in pairs], distance)}
-    kept |= {end for start, end in pairs if start in kept and end not in steps}  # endings are parts of their steps
-    inside = [edge for edge in picture.edges if holder[edge.start] in kept and holder[edge.end] in kept]
+    near = {focus, *_within(focus, pairs, distance), *_within(focus, [pair[::-1] for pair in pairs], distance)}
+    near |= {end for start, end in pairs if start in near and end not in steps}  # endings are parts of their steps
+    inside = [edge for edge in picture.edges if holder[edge.start] in near and holder[edge.end] in near]
     nodes: list[Node | Box] = []
     edges: list[Edge] = []
     for node in picture.nodes:
-        if node.name in kept:
-            stubs = list(_stubs(node, picture, holder, kept))
+        if node.name in near:
+            stubs = list(_stubs(node, picture, holder, near))
             nodes += [node._replace(is_focus=node.name == focus), *(stub for stub, _ in stubs)]
             edges += (edge for _, edge in stubs)
-    count = f"{len(kept & steps)} of {counted(len(steps), 'step')}"
+    count = f"{len(near & steps)} of {counted(len(steps), 'step')}"
     words = f"{count}: those up to {counted(distance, 'step')} before or after `{step}`"
     notes = (Note(("part of the program", f"  {words}")), *picture.notes)
     return picture._replace(notes=notes, nodes=tuple(nodes), edges=(*inside, *edges))
@@ -61,13 +61,13 @@ def _within(start: str, pairs: Sequence[tuple[str, str]], distance: int) -> set[
 
 
 def _stubs(
-    node: Node | Box, picture: Picture, holder: Mapping[str, str], kept: Iterable[str]
+    node: Node | Box, picture: Picture, holder: Mapping[str, str], near: Iterable[str]
 ) -> Iterator[tuple[Node, Edge]]:
     """Yield a stub and its edge for the steps before a node that are cut off, and for those after it."""
     steps = {one.name: one.step for one in picture.nodes}
     into, out = (node.fork, node.join) if isinstance(node, Box) else (node.name, node.name)
-    before = [edge for edge in picture.edges if holder[edge.end] == node.name and holder[edge.start] not in kept]
-    after = [edge for edge in picture.edges if holder[edge.start] == node.name and holder[edge.end] not in kept]
+    before = [edge for edge in picture.edges if holder[edge.end] == node.name and holder[edge.start] not in near]
+    after = [edge for edge in picture.edges if holder[edge.start] == node.name and holder[edge.end] not in near]
     if before:
         names = [steps[holder[edge.start]] or "the start" for edge in before]
         stub = Node(f"{node.name}before", "sign", _counted_lines("from", names))

@@ -137,8 +137,8 @@ class _Drawing:
     def _node(self, name: str, step: AnyPart, more: Iterable[Line], *, is_dead: bool) -> Node:
         spec = self.meaning.tool(step.tool) if isinstance(step, ToolCall) else None
         is_declared = not isinstance(step, ToolCall) or step.tool in self.meaning.manifest
-        said = lines_of(step, spec, is_declared=is_declared, body=self._body_of(step))
-        lines = (*said, *self._rule_lines(step), *more)
+        about = lines_of(step, spec, is_declared=is_declared, body=self._body_of(step))
+        lines = (*about, *self._rule_lines(step), *more)
         kind = self._kind(step)
         return Node(
             name,

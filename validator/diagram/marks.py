@@ -74,11 +74,11 @@ def walk_of(flow: Flow, moves: Sequence[Move], title: str) -> Walk:
     for index, move in enumerate(moves):
         numbers.setdefault(move.step, []).append(index + 1)
         following = moves[index + 1].step if index + 1 < len(moves) else None
-        transitions.update(_taken(flow, move, following))
+        transitions.update(_transitions_of(flow, move, following))
     return Walk(title, {step: tuple(found) for step, found in numbers.items()}, frozenset(transitions))
 
 
-def _taken(flow: Flow, move: Move, following: str | None) -> Iterator[TransitionIndex]:
+def _transitions_of(flow: Flow, move: Move, following: str | None) -> Iterator[TransitionIndex]:
     """Yield the transition of a move; none if the path stops inside the step."""
     number = flow.position[move.step]
     to = None if following is None else flow.position[following]

@@ -102,10 +102,10 @@ def _fitting(text: str, limit: int) -> str:
     """Return the longest start of a text that fits."""
     if columns_of(text) <= limit:
         return text
-    taken = 0
+    columns = 0
     for number, character in enumerate(text):
-        taken += width(character, 0)
-        if taken > limit:
+        columns += width(character, 0)
+        if columns > limit:
             return text[:number]
     return text
 

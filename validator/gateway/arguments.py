@@ -129,10 +129,10 @@ class RunArguments(Arguments):
 A = TypeVar("A", bound=Arguments)
 
 
-def parsed(kind: type[A], given: Mapping[str, Any] | None) -> A:
+def parsed(kind: type[A], arguments: Mapping[str, Any] | None) -> A:
     """Return the arguments that somebody has sent. Raises RequestRefused with the field and the rule, not the value."""
     try:
-        return kind.model_validate(dict(given or {}))
+        return kind.model_validate(dict(arguments or {}))
     except ValidationError as error:
         where, rule = first_fault(error, kind)
         names = ", ".join(f"`{name}`" for name in kind.model_fields)

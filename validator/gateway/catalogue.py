@@ -36,19 +36,19 @@ class Asker:
     progress: Progress | None = None
 
 
-async def check_program(asker: Asker, given: ProgramArguments) -> str:
+async def check_program(asker: Asker, args: ProgramArguments) -> str:
     """Check a program. Returns `accepted`, or what is wrong: the code, the place and what to change. Runs nothing."""
-    return await asker.gateway.check_program(asker.caller, given.program)
+    return await asker.gateway.check_program(asker.caller, args.program)
 
 
-async def explain(_: Asker, given: RuleArguments) -> str:
+async def explain(_: Asker, args: RuleArguments) -> str:
     """Explain a rule that a check has reported, with an example. Without a code: the language, on one page."""
-    return page(LESSON) if given.code is None else rule_page(given.code)
+    return page(LESSON) if args.code is None else rule_page(args.code)
 
 
-async def draw_program(asker: Asker, given: ProgramArguments) -> str:
+async def draw_program(asker: Asker, args: ProgramArguments) -> str:
     """Return a program that passes the check as a diagram in Mermaid."""
-    return await asker.gateway.draw_program(asker.caller, given.program)
+    return await asker.gateway.draw_program(asker.caller, args.program)
 
 
 async def list_tools(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
@@ -56,7 +56,7 @@ async def list_tools(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
     return await asker.gateway.list_tools(asker.caller)
 
 
-async def plan(asker: Asker, given: PlanArguments) -> Mapping[str, Any]:
+async def plan(asker: Asker, args: PlanArguments) -> Mapping[str, Any]:
     """Let the operator's model write a program for a task, with the tools that your programs may call.
 
     Returns a run whose output has the `program` that the check accepts, or the `reason` why there is none. Nothing else
@@ -64,22 +64,22 @@ async def plan(asker: Asker, given: PlanArguments) -> Mapping[str, Any]:
     does what that run has left, and you send it with the same `continues`.
     """
     return await asker.gateway.plan(
-        asker.caller, given.task, given.inputs, given.request, asker.progress, continues=given.continues
+        asker.caller, args.task, args.inputs, args.request, asker.progress, continues=args.continues
     )
 
 
-async def run_program(asker: Asker, given: StartArguments) -> Mapping[str, Any]:
+async def run_program(asker: Asker, args: StartArguments) -> Mapping[str, Any]:
     """Run a program that passes the check: give `program`, its text, or `name`, that of a saved one.
 
     Returns the run when it has ended, or after some seconds; then poll it with `get_run`. A run that is `pending` waits
     for a person whom the operator names: you can't approve it.
     """
     return await asker.gateway.run_program(
-        asker.caller, given.program, given.name, given.inputs, given.request, asker.progress, continues=given.continues
+        asker.caller, args.program, args.name, args.inputs, args.request, asker.progress, continues=args.continues
     )
 
 
-async def run_lisp(asker: Asker, given: TurnArguments) -> Mapping[str, Any]:
+async def run_lisp(asker: Asker, args: TurnArguments) -> Mapping[str, Any]:
     """Take one turn of a session in PTC-Lisp, a small Clojure: `(def orders (tool/fetch_orders {:customer data/c}))`.
 
     A turn is proved first: if it could break a rule, it is refused, and nothing of it is run. Without `session`, a new
@@ -87,12 +87,12 @@ async def run_lisp(asker: Asker, given: TurnArguments) -> Mapping[str, Any]:
     the session with its result. If the answer is `running`, call again with the `session` alone. The resource
     `stepward://lisp` teaches the language on one card.
     """
-    return await asker.gateway.run_lisp(asker.caller, given.program, given.session, given.signature, given.data)
+    return await asker.gateway.run_lisp(asker.caller, args.program, args.session, args.signature, args.data)
 
 
-async def get_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+async def get_run(asker: Asker, args: RunArguments) -> Mapping[str, Any]:
     """Say how one of your runs stands, and what it has returned."""
-    return await asker.gateway.get_run(asker.caller, given.run)
+    return await asker.gateway.get_run(asker.caller, args.run)
 
 
 async def list_runs(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
@@ -100,24 +100,24 @@ async def list_runs(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
     return await asker.gateway.list_runs(asker.caller)
 
 
-async def verify_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+async def verify_run(asker: Asker, args: RunArguments) -> Mapping[str, Any]:
     """Say whether the records of a run are as they were written."""
-    return await asker.gateway.verify_run(asker.caller, given.run)
+    return await asker.gateway.verify_run(asker.caller, args.run)
 
 
-async def replay_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+async def replay_run(asker: Asker, args: RunArguments) -> Mapping[str, Any]:
     """Show the path of a run, and whether the machine would decide the same again. Calls no tool."""
-    return await asker.gateway.replay_run(asker.caller, given.run)
+    return await asker.gateway.replay_run(asker.caller, args.run)
 
 
-async def cancel_run(asker: Asker, given: RunArguments) -> Mapping[str, Any]:
+async def cancel_run(asker: Asker, args: RunArguments) -> Mapping[str, Any]:
     """End one of your runs. What it has done stays done."""
-    return await asker.gateway.cancel_run(asker.caller, given.run)
+    return await asker.gateway.cancel_run(asker.caller, args.run)
 
 
-async def save_program(asker: Asker, given: SaveArguments) -> Mapping[str, Any]:
+async def save_program(asker: Asker, args: SaveArguments) -> Mapping[str, Any]:
     """Save a program that passes the check under a name: lower-case letters, digits, `-` and `_`."""
-    return await asker.gateway.save_program(asker.caller, given.name, given.program)
+    return await asker.gateway.save_program(asker.caller, args.name, args.program)
 
 
 async def list_programs(asker: Asker, _: NoArguments) -> Mapping[str, Any]:
@@ -143,9 +143,9 @@ class Entry:
         """What the tool does, for a model."""
         return inspect.cleandoc(self.function.__doc__ or "")
 
-    async def answer(self, asker: Asker, given: Mapping[str, Any] | None) -> str | Mapping[str, Any]:
+    async def answer(self, asker: Asker, arguments: Mapping[str, Any] | None) -> str | Mapping[str, Any]:
         """Return the answer, a text or plain data; raises Refused."""
-        return await self.function(asker, parsed(self.arguments, given))
+        return await self.function(asker, parsed(self.arguments, arguments))
 
 
 _ENTRIES: Final = (

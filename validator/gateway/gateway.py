@@ -19,7 +19,7 @@ from stepward.validator.gateway.metering import HOUR
 from stepward.validator.gateway.refusals import RequestRefused, answered
 from stepward.validator.gateway.saved_programs import SavedPrograms
 from stepward.validator.gateway.sessions import Sessions
-from stepward.validator.gateway.telling import path_of, told, told_row
+from stepward.validator.gateway.telling import path_of, status_of_run, told_row
 from stepward.validator.planner.before import Before, Continuing, before_of
 from stepward.validator.planner.brief import brief_of
 from stepward.validator.planner.loop import TRIES, planning_inputs, planning_program, planning_tools
@@ -229,12 +229,14 @@ class Gateway:
                 "no tools are configured", "the operator names them with `stepward mcp --tools MODULE`"
             )
         if session is not None:
-            held = await self._sessions.find(caller, session, account.session, partial(self._has_session, caller))
+            open_session = await self._sessions.find(
+                caller, session, account.session, partial(self._has_session, caller)
+            )
         elif text is None:
             raise RequestRefused("a new session needs its first turn", "send it as `program`")
         else:
-            session, held = self._sessions.start(caller, data, signature, account.session)
-        return await self._sessions.turn(session, held, text, account.meter)
+            session, open_session = self._sessions.start(caller, data, signature, account.session)
+        return await self._sessions.turn(session, open_session, text, account.meter)
 
     async def _has_session(self, caller: Caller, name: str) -> bool:
         """Return whether the journal has a session of a caller."""
@@ -249,7 +251,7 @@ class Gateway:
         found = await self._announced(caller, account.machine.get(run))
         if found.due is not None and found.due <= account.machine.clock.now() / 1e6 and run not in self._going:
             await self._recover(account, run)
-        return told(await asyncio.to_thread(self._history, run))
+        return status_of_run(await asyncio.to_thread(self._history, run))
 
     async def _recover(self, account: CallerAccount, run: str) -> None:
         """Go on with a run and wait until it stops, for some seconds at most, unless another process drives it.
@@ -380,7 +382,7 @@ class Gateway:
     def _ended(self, run: str, task: asyncio.Task[Run]) -> None:
         if self._going.get(run) is task:
             del self._going[run]
-        _heard(task)
+        _note_error(task)
 
     async def _waited(self, task: asyncio.Task[Run], run: str, progress: Progress | None) -> None:
         """Wait until a task is done, or the run exists and the time is over; raises what the task raises."""
@@ -450,10 +452,10 @@ async def _recovered(account: CallerAccount, run: str) -> Run:
 
 def _finished(checks: set[asyncio.Task[Judged]], task: asyncio.Task[Judged]) -> None:
     checks.discard(task)
-    _heard(task)
+    _note_error(task)
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
+def _note_error(task: asyncio.Task[Any]) -> None:
     """Take note of the error of a task: whoever waits for it is told, and nobody else has to be."""
     if not task.cancelled():
         task.exception()

@@ -28,10 +28,10 @@ def rule_page(code: str) -> str:
     """Return the page of a rule, by its code or its name; raises RequestRefused for neither."""
     from stepward.validator.rules.registry import RULES
 
-    wanted = next((rule for rule in RULES if code.upper() == rule.code or code.lower() == rule.name), None)
-    if wanted is None:
+    found = next((rule for rule in RULES if code.upper() == rule.code or code.lower() == rule.name), None)
+    if found is None:
         raise RequestRefused("there is no rule of this code or name", "read `stepward://rules`, the list of all rules")
-    return f"{wanted.code} {wanted.name} ({wanted.severity})\n\n{wanted.documentation()}\n"
+    return f"{found.code} {found.name} ({found.severity})\n\n{found.documentation()}\n"
 
 
 def list_of_rules() -> str:

@@ -61,23 +61,23 @@ class Sessions:
             return await asyncio.to_thread(passed, document, policies, earlier)
 
     async def find(
-        self, caller: Caller, name: str, made: Started, is_kept: Callable[[str], Awaitable[bool]]
+        self, caller: Caller, name: str, make: Started, is_kept: Callable[[str], Awaitable[bool]]
     ) -> OpenSession:
         """Return a session of a caller, from the journal if it is not here; `is_kept` says whether it is there.
 
         Raises RequestRefused for one of another caller in the same words as for none, and for one that can't go on.
         """
-        held = self._held.setdefault(caller.name, {})
-        if name not in held:
+        sessions = self._held.setdefault(caller.name, {})
+        if name not in sessions:
             if not await is_kept(name):
                 raise RequestRefused("you have no such session", "leave `session` out: that starts one")
-            session = made(name, {}, None, self.judged)
+            session = make(name, {}, None, self.judged)
             await _catch_up(session)
-            if name not in held:  # nobody else has read it meanwhile
-                _make_room(held)
-                held[name] = OpenSession(session)
-        held[name] = held.pop(name)  # the one that was used last is the last
-        return held[name]
+            if name not in sessions:  # nobody else has read it meanwhile
+                _make_room(sessions)
+                sessions[name] = OpenSession(session)
+        sessions[name] = sessions.pop(name)  # the one that was used last is the last
+        return sessions[name]
 
     def under_way(self) -> set[asyncio.Task[TurnAnswer]]:
         """Return the turns that are under way."""
@@ -85,48 +85,48 @@ class Sessions:
         return {task for task in tasks if not task.done()}
 
     def start(
-        self, caller: Caller, data: Mapping[str, Any], signature: str | None, made: Started
+        self, caller: Caller, data: Mapping[str, Any], signature: str | None, make: Started
     ) -> tuple[str, OpenSession]:
         """Start a session. Raises RequestRefused for data or a signature without use, or if all sessions are busy."""
-        held = self._held.setdefault(caller.name, {})
-        _make_room(held)
+        sessions = self._held.setdefault(caller.name, {})
+        _make_room(sessions)
         name = secrets.token_hex(16)
         try:
             for value in data.values():
                 freeze(value)
-            session = made(name, data, signature, self.judged)
+            session = make(name, data, signature, self.judged)
         except ValueRefused as error:
             raise RequestRefused(f"`data` has what is no value: {error}", "send values of JSON") from None
         except ValueError as error:
             raise RequestRefused(str(error), "write it as `{:total :float}`") from None
-        held[name] = OpenSession(session)
-        return name, held[name]
+        sessions[name] = OpenSession(session)
+        return name, sessions[name]
 
-    async def turn(self, name: str, held: OpenSession, text: str | None, meter: Meter) -> dict[str, Any]:
+    async def turn(self, name: str, session: OpenSession, text: str | None, meter: Meter) -> dict[str, Any]:
         """Take a turn of a session, or ask for the answer to the last one; return it, or that the turn goes on.
 
         A turn goes on although its caller has cancelled the request.
         """
-        if text is None and not held.is_busy:
-            await _catch_up(held.session)  # another server may have taken a turn
-            if waiting := held.session.pending:  # somebody may have settled it
-                held.task = asyncio.create_task(held.session.turn(waiting))
-                held.task.add_done_callback(_heard)
+        if text is None and not session.is_busy:
+            await _catch_up(session.session)  # another server may have taken a turn
+            if waiting := session.session.pending:  # somebody may have settled it
+                session.task = asyncio.create_task(session.session.turn(waiting))
+                session.task.add_done_callback(_note_error)
         if text is not None:
-            if held.is_busy:
+            if session.is_busy:
                 raise RequestRefused(
                     "a turn of this session is under way", "leave `program` out: that waits for its answer"
                 )
-            held.task = asyncio.create_task(_metered(held.session, text, meter))
-            held.task.add_done_callback(_heard)
-        if held.task is None:
+            session.task = asyncio.create_task(_metered(session.session, text, meter))
+            session.task.add_done_callback(_note_error)
+        if session.task is None:
             raise RequestRefused("no turn of this session is under way", "send one as `program`")
-        done, _ = await asyncio.wait([held.task], timeout=self.wait)
-        if held.task.cancelled():
+        done, _ = await asyncio.wait([session.task], timeout=self.wait)
+        if session.task.cancelled():
             raise RequestRefused("the server ends", f"when it is back, call `run_lisp` with the session `{name}` alone")
         if not done:
             return {"session": name, "status": "running", "next": "call `run_lisp` with the `session` alone"}
-        return {"session": name, **held.task.result().as_value()}
+        return {"session": name, **session.task.result().as_value()}
 
 
 async def _catch_up(session: Session) -> None:
@@ -137,14 +137,14 @@ async def _catch_up(session: Session) -> None:
         raise RequestRefused(str(error), "leave `session` out: that starts another one") from None
 
 
-def _make_room(held: dict[str, OpenSession]) -> None:
+def _make_room(sessions: dict[str, OpenSession]) -> None:
     """Forget the session that was used least recently, if there are too many; raises RequestRefused if all are busy."""
-    if len(held) < MAX_SESSIONS:
+    if len(sessions) < MAX_SESSIONS:
         return
-    idle = next((name for name, one in held.items() if not one.is_busy), None)
+    idle = next((name for name, one in sessions.items() if not one.is_busy), None)
     if idle is None:
         raise RequestRefused(f"{MAX_SESSIONS} of your sessions have a turn under way", "wait until one has ended")
-    del held[idle]
+    del sessions[idle]
 
 
 async def _metered(session: Session, text: str, meter: Meter) -> TurnAnswer:
@@ -155,7 +155,7 @@ async def _metered(session: Session, text: str, meter: Meter) -> TurnAnswer:
     return answer
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
+def _note_error(task: asyncio.Task[Any]) -> None:
     """Take note of the error of a task: whoever waits for it is told, and nobody else has to be."""
     if not task.cancelled():
         task.exception()

@@ -17,7 +17,7 @@ PENDING: Final = {
 }
 
 
-def told(found: History) -> dict[str, Any]:
+def status_of_run(found: History) -> dict[str, Any]:
     """Return how a run stands. A run that waits has no output yet, so no tool can repeat its resume token here."""
     state = found.state
     data: dict[str, Any] = {
@@ -61,9 +61,9 @@ def path_of(found: History) -> list[dict[str, Any]]:
     path = []
     for record in found.records:
         body = record.body
-        told = {"record": record.seq, "what": record.kind}
-        told |= {key: body[name] for key, name in _SHOWN.items() if isinstance(body.get(name), str | int)}
-        path.append(told)
+        entry = {"record": record.seq, "what": record.kind}
+        entry |= {key: body[name] for key, name in _SHOWN.items() if isinstance(body.get(name), str | int)}
+        path.append(entry)
     return path
 
 

@@ -108,20 +108,22 @@ class Before:
         Its program has the budgets that are left, its policies are in the state in which the runs have left them.
         Raises RunRefused or ProgramError if the program can't continue the run.
         """
-        asked = self.asked
+        continuing = self.asked
         read = self.reads_of(program) if reads is None else reads
-        most = asked.max_continuations
-        wanted = ContinuationRequest(program, read, self.head, asked.grant or {}, asked.after_failure, most, accept)
-        require_continuable(self.chain, wanted)
-        plan, _, _ = prepared(self.chain, wanted, self.present)
+        most = continuing.max_continuations
+        request = ContinuationRequest(
+            program, read, self.head, continuing.grant or {}, continuing.after_failure, most, accept
+        )
+        require_continuable(self.chain, request)
+        plan, _, _ = prepared(self.chain, request, self.present)
         return plan
 
-    def told(self) -> str:
+    def as_yaml(self) -> str:
         """Return what a model is told of the run, as YAML."""
         last = self.chain[-1]
         program = to_yaml(last.plan.program.to_dict())
         left = {name: as_text(most) for name, most in allowed_budgets(self.chain, self.asked.grant or {}).items()}
-        told = {
+        facts = {
             "ended": last.state.status,
             "reason": last.state.reason,
             "left": left,
@@ -129,32 +131,38 @@ class Before:
             "values": {name: _shown(readable(last).get(source)) for name, source in self.reads.items()},
             "written": [_write(event.body) for history in self.chain for event in _intents(history)],
         }
-        return f"{to_yaml(told)}program: |\n" + "".join(f"  {line}\n" for line in program[:MAX_PROGRAM].splitlines())
+        return f"{to_yaml(facts)}program: |\n" + "".join(f"  {line}\n" for line in program[:MAX_PROGRAM].splitlines())
 
 
-def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) -> Before:
+def before_of(journal: Journal, continuing: Continuing, present: Sequence[Policy]) -> Before:
     """Return what comes before the continuation of a run; raises PlanRefused if it can't be continued."""
     plans = partial(stored_plan, journal)
     try:
-        grant = checked_grant(asked.grant or {})
-        found = load(journal, asked.run, plans)
+        grant = checked_grant(continuing.grant or {})
+        found = load(journal, continuing.run, plans)
         if found is None:
-            raise PlanRefused(f"there is no run `{asked.run}`", "name a run of this journal: `--journal`")
+            raise PlanRefused(f"there is no run `{continuing.run}`", "name a run of this journal: `--journal`")
         faults = misfits(found) or chain_faults(journal, found, plans)
         if faults:
             raise PlanRefused(faults[0].what, _VERIFY, f"the operator can {_VERIFY}")
         chain = (*chain_before(found, reader(journal, plans)), found)
-        most = asked.max_continuations
-        require_continuable(chain, ContinuationRequest(found.plan.program, {}, None, grant, asked.after_failure, most))
+        most = continuing.max_continuations
+        require_continuable(
+            chain, ContinuationRequest(found.plan.program, {}, None, grant, continuing.after_failure, most)
+        )
         following = id_after([one.run for one in chain])
         if journal.head(following) is not None:
-            why = f"run `{asked.run}` is continued already, by run `{following}`"
+            why = f"run `{continuing.run}` is continued already, by run `{following}`"
             raise PlanRefused(why, "look at that one", "look at that one with `get_run`")
         left = allowed_budgets(chain, grant)
         if left["steps"] <= 0:
-            raise PlanRefused(f"run `{asked.run}` has no steps left", "grant more: `--grant steps=20`", _BY_OPERATOR)
+            raise PlanRefused(
+                f"run `{continuing.run}` has no steps left", "grant more: `--grant steps=20`", _BY_OPERATOR
+            )
         if left.get("time", 1) <= 0:
-            raise PlanRefused(f"run `{asked.run}` has no time left", "grant more: `--grant time=3600`", _BY_OPERATOR)
+            raise PlanRefused(
+                f"run `{continuing.run}` has no time left", "grant more: `--grant time=3600`", _BY_OPERATOR
+            )
         policies = derived_policies(chain, base_policies(chain, present), Start((), {}))
     except RunRefused as error:
         raise PlanRefused(str(error), *_helps(str(error))) from None
@@ -165,7 +173,7 @@ def before_of(journal: Journal, asked: Continuing, present: Sequence[Policy]) ->
     reads = {name.replace(".", "_"): name for name in readable(found)}
     reads |= {name: name for name in readable(found) if "." not in name}
     types = {name: type_of(found, source) for name, source in reads.items()}
-    settled = Continuing(asked.run, grant, asked.after_failure, most)
+    settled = Continuing(continuing.run, grant, continuing.after_failure, most)
     return Before(settled, chain, reads, types, tuple(present), policies)
 
 

@@ -98,16 +98,16 @@ def brief_of(
     own = Policy.from_dict(
         {"policy": own_name, "tools": {tool: spec.to_data() for tool, spec in tools.items()}, "allow": allowed}
     )
-    said = {tool: " ".join(about[tool].split())[:MAX_ABOUT] for tool in allowed if about.get(tool, "").strip()}
+    descriptions = {tool: " ".join(about[tool].split())[:MAX_ABOUT] for tool in allowed if about.get(tool, "").strip()}
     types = None if inputs is None else _types(inputs)
     types = types if earlier is None else dict(earlier.types)
-    return Brief(task, _name(name), tools, (*known, own), said, types, earlier)
+    return Brief(task, _name(name), tools, (*known, own), descriptions, types, earlier)
 
 
-def _free_name(name: str, taken: Collection[str]) -> str:
+def _free_name(name: str, names: Collection[str]) -> str:
     """Return a name for a policy that no other has: plans before this one have left theirs."""
     number, free = 1, name
-    while free in taken:
+    while free in names:
         number += 1
         free = f"{name} ({number})"
     return free

@@ -83,7 +83,7 @@ def marked(sections: Sequence[tuple[str, str]]) -> str:
 def _sections(brief: Brief) -> list[tuple[str, str]]:
     sections = [("task", brief.task), ("tools", to_yaml(_tools(brief)))]
     if brief.before is not None:
-        sections.append(("run before", brief.before.told()))
+        sections.append(("run before", brief.before.as_yaml()))
     if brief.about:
         sections.append(("what the tools do", to_yaml(dict(brief.about))))
     rules = [rule.to_data() for policy in brief.policies for rule in policy.guardrails]
@@ -119,9 +119,9 @@ def without_secrets(data: Any, *, inside: bool = False) -> Any:
     if not isinstance(data, dict):
         return data
     is_secret = inside or _has_secret(data)
-    kept = {key: value for key, value in data.items() if not (is_secret and key in _VALUES)}
+    shown = {key: value for key, value in data.items() if not (is_secret and key in _VALUES)}
     is_whole = inside or data.get("sensitive") is True
-    return {key: without_secrets(value, inside=is_whole) for key, value in kept.items()}
+    return {key: without_secrets(value, inside=is_whole) for key, value in shown.items()}
 
 
 def _has_secret(data: Any) -> bool:

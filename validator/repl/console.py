@@ -55,7 +55,7 @@ def rendered(answer: TurnAnswer) -> Iterator[str]:
         return
     place = f" at {error.details['line']}:{error.details['column']}" if "line" in error.details else ""
     yield f"error[{error.reason}]{place}: {safe(error.message)}"
-    told = answer.told.splitlines() if answer.told else []
-    yield from (f"  {safe(line)}" for line in told if line.startswith(("path:", "with ", "turn ")))
+    lines = answer.told.splitlines() if answer.told else []
+    yield from (f"  {safe(line)}" for line in lines if line.startswith(("path:", "with ", "turn ")))
     if error.hint:
         yield f"  help: {safe(error.hint)}"

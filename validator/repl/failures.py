@@ -78,10 +78,10 @@ def _place(turn: Turn, step: str) -> dict[str, int]:
     return {"line": span.line, "column": span.column}
 
 
-def _path(steps: list[dict[str, Any]], wanted: str, path: Path) -> Path | None:
+def _path(steps: list[dict[str, Any]], id: str, path: Path) -> Path | None:
     for number, step in enumerate(steps):
         here = (*path, number)
-        found = here if step["id"] == wanted else _path(step.get("steps", []), wanted, (*here, "steps"))
+        found = here if step["id"] == id else _path(step.get("steps", []), id, (*here, "steps"))
         if found is not None:
             return found
     return None

@@ -48,7 +48,7 @@ class Made:
     result: Any
 
 
-def made_in(history: History, turn: Turn) -> list[Made]:
+def calls_in(history: History, turn: Turn) -> list[Made]:
     """Return the calls of a run that have succeeded, in order."""
     found: list[Made] = []
     intended: dict[tuple[str, FrameName], Any] = {}
@@ -83,8 +83,8 @@ class _Memory:
     `answered` are the places of the answers, `left` is the rest of the memory.
     """
 
-    def __init__(self, made: Iterable[Made], turn: Turn) -> None:
-        self.left = list(made)
+    def __init__(self, calls_before: Iterable[Made], turn: Turn) -> None:
+        self.left = list(calls_before)
         self._turn = turn
         self.answered: list[tuple[str, FrameName, Made]] = []
 
@@ -116,16 +116,16 @@ Inputs = Callable[[Turn, Mapping[int, Any]], Mapping[str, Any]]
 
 
 async def recalled(
-    name: str, text: str, start: StartingPoint, made: Iterable[Made], inputs: Inputs, facts: Policy
+    name: str, text: str, start: StartingPoint, calls_before: Iterable[Made], inputs: Inputs, facts: Policy
 ) -> Recalled:
     """Return a turn without the calls that were made before; raises a Fault for a text that can't be compiled.
 
     `facts` has the types of the tools.
     """
-    made = list(made)
+    calls_before = list(calls_before)
     turn = read_turn(name, text, start)
-    for _ in range(MAX_ROUNDS if made else 0):
-        memory, history = await _played(turn, made, inputs, facts)
+    for _ in range(MAX_ROUNDS if calls_before else 0):
+        memory, history = await _played(turn, calls_before, inputs, facts)
         looped = [frame[0] for _, frame, _ in memory.answered if frame]
         if not looped:
             return _known(name, text, start, turn, memory)
@@ -157,9 +157,9 @@ def _at_sites(turn: Turn, left: Iterable[Made], known: Collection[int]) -> dict[
     return {number: tuple(by_site[site]) for number, site in numbers.items() if site in by_site}
 
 
-async def _played(turn: Turn, made: Iterable[Made], inputs: Inputs, facts: Policy) -> tuple[_Memory, History]:
+async def _played(turn: Turn, calls_before: Iterable[Made], inputs: Inputs, facts: Policy) -> tuple[_Memory, History]:
     """Run a turn against the memory alone, as far as it goes."""
-    memory, journal = _Memory(made, turn), MemoryJournal()
+    memory, journal = _Memory(calls_before, turn), MemoryJournal()
     machine = ExecutionVM(memory, None, journal, facts, checker=None)
     run = await machine.run(Program.from_document(turn.document), inputs(turn, {}))
     found = await _history(journal, run.id)

@@ -32,7 +32,7 @@ class TurnOutput(NamedTuple):
     error: LispError | None = None
 
 
-def told_in(history: History, limit: int) -> TurnOutput:
+def printed_in(history: History, limit: int) -> TurnOutput:
     """Return what the `compute` steps of a run have printed, in order, in at most `limit` characters, and the last
     error of one.
 

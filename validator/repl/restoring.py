@@ -50,22 +50,22 @@ class Opening:
         found.note_hidden(found.values)
         return found
 
-    def said(self, text: str) -> TurnRequest:
+    def turn_request(self, text: str) -> TurnRequest:
         """Return what the first turn says."""
         return TurnRequest(text, self.data, self.signature, self.max_steps)
 
     def as_recorded(self, session: str, first: History) -> Opening:
         """Return the opening that the first turn has recorded; raises RunRefused if something else is given now."""
-        said = turn_request_of(first)
+        turn = turn_request_of(first)
         for name, value in self.data.items():
-            if name not in said.data or not same(value, said.data[name]):
+            if name not in turn.data or not same(value, turn.data[name]):
                 raise RunRefused(f"session `{session}` was started without this value of `data/{name}`: {_OTHERWISE}")
-        if self.signature not in (None, said.signature):
+        if self.signature not in (None, turn.signature):
             raise RunRefused(f"session `{session}` was started with another signature: {_OTHERWISE}")
-        if self.max_steps not in (None, said.max_steps):
-            most = "no bound" if said.max_steps is None else f"{said.max_steps:,}"
+        if self.max_steps not in (None, turn.max_steps):
+            most = "no bound" if turn.max_steps is None else f"{turn.max_steps:,}"
             raise RunRefused(f"session `{session}` was started with {most} as the most of its steps: {_OTHERWISE}")
-        return Opening(said.data, said.signature, said.max_steps)
+        return Opening(turn.data, turn.signature, turn.max_steps)
 
 
 def require_same_rules(session: str, policies: Sequence[Policy], first: History) -> None:
@@ -92,7 +92,7 @@ async def restored(session: str, state: State, turns: Sequence[History]) -> tupl
             raise RunRefused(f"the sensitive values of session `{session}` were erased")
         text = turn_request_of(history).text
         try:
-            found, given = await state.compiled(text)
+            found, inputs = await state.compiled(text)
             program = Program.from_document(found.turn.document)
         except (Fault, KeyError, RecursionError):
             raise JournalError(
@@ -102,7 +102,7 @@ async def restored(session: str, state: State, turns: Sequence[History]) -> tupl
             raise RunRefused(f"the sensitive values of session `{session}` were erased") from None
         if program.to_data() != history.plan.program.to_data():
             raise RunRefused(f"turn {number} of session `{session}` is not what this version makes of its text")
-        if not same(opened(history.events[0].body["inputs"]), opened(FrozenMap(freeze(dict(given))))):
+        if not same(opened(history.events[0].body["inputs"]), opened(FrozenMap(freeze(dict(inputs))))):
             raise JournalError(f"the inputs of run `{history.run}` are not what the turns before it have left")
         state.number, state.policies = number, history.plan.policies
         if not history.state.is_over or (history is turns[-1] and _has_waited(history)):

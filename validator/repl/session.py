@@ -24,7 +24,7 @@ from stepward.validator.repl.answers import (
 from stepward.validator.repl.failures import failure_of, taken_elsewhere, waiting
 from stepward.validator.repl.gate import Called, Refusal, passed
 from stepward.validator.repl.memory import Recalled
-from stepward.validator.repl.records import TurnOutput, told_in
+from stepward.validator.repl.records import TurnOutput, printed_in
 from stepward.validator.repl.restoring import Opening, require_same_rules, restored
 from stepward.validator.repl.signature import signature_type
 from stepward.validator.repl.values import in_words
@@ -214,9 +214,9 @@ class Session:
             if settled is not None and (settled.is_waiting or text.strip() == settled.text):
                 return settled.answer
             number = self.next_number
-            taken = await self._next_taken()
-            if taken is not None:
-                return self._stale(number, RunTaken(f"there is a run `{taken}` already"))
+            run_taken = await self._next_taken()
+            if run_taken is not None:
+                return self._stale(number, RunTaken(f"there is a run `{run_taken}` already"))
             why = self._closed()
             return TurnAnswer(number, error=why) if why is not None else await self._proved(number, text)
 
@@ -266,7 +266,7 @@ class Session:
     async def _proved(self, number: int, text: str) -> TurnAnswer:
         state = self._state
         try:
-            found, given = await state.compiled(text)
+            found, inputs = await state.compiled(text)
         except Fault as fault:
             return TurnAnswer(number, error=error_of(fault.error()))
         except KeyError as error:
@@ -285,7 +285,7 @@ class Session:
         if refused is not None:
             return TurnAnswer(number, error=self._redacted(refused.error), told=self._text(refused.told))
         assert program is not None, "what is not refused has passed"
-        return await self._run(number, text, found, program, policies, given)
+        return await self._run(number, text, found, program, policies, inputs)
 
     def _hint(self) -> str:
         data = sorted(name for name in self._state.values if name.startswith("data/"))
@@ -300,15 +300,15 @@ class Session:
         found: Recalled,
         program: Program,
         policies: Sequence[Policy],
-        given: Mapping[str, Any],
+        inputs: Mapping[str, Any],
     ) -> TurnAnswer:
         state = self._state
         machine = self._machines(self._tools, policies)
         pending = _Pending(turn_name(self.name, number), number, text.strip(), found.turn)
-        said = self._opening.said(text) if state.before is None else TurnRequest(text)
+        request = self._opening.turn_request(text) if state.before is None else TurnRequest(text)
         try:
             run = await machine.take_turn(
-                pending.run, program, given, said, state.before, by=self._by, envelope=self._envelope
+                pending.run, program, inputs, request, state.before, by=self._by, envelope=self._envelope
             )
         except RunTaken as error:
             return self._stale(number, error)
@@ -332,20 +332,22 @@ class Session:
     async def _ended(self, pending: _Pending, history: History) -> TurnAnswer:
         """Take over what a turn has left, and return its answer."""
         run, output = run_of(history), history.state.output
-        told = await asyncio.to_thread(told_in, history, MAX_PRINTED)
+        printed = await asyncio.to_thread(printed_in, history, MAX_PRINTED)
         await asyncio.to_thread(self._state.take_over, pending.number, pending.turn, history)
         if run.status != "SUCCESS":
-            error = failure_of(run, history, pending.turn, told.error)
-            return self._answer(pending.number, history, told, error=self._redacted(error))
+            error = failure_of(run, history, pending.turn, printed.error)
+            return self._answer(pending.number, history, printed, error=self._redacted(error))
         names = (*output["defined"], *pending.turn.functions)
         is_last = self._state.is_over
-        return self._answer(pending.number, history, told, value=output["value"], defined=names, is_last=is_last)
+        return self._answer(pending.number, history, printed, value=output["value"], defined=names, is_last=is_last)
 
-    def _answer(self, number: int, history: History, told: TurnOutput, *, value: Any = None, **more: Any) -> TurnAnswer:
+    def _answer(
+        self, number: int, history: History, output: TurnOutput, *, value: Any = None, **more: Any
+    ) -> TurnAnswer:
         shown = self._shown(visible(value))
-        lines = tuple(map(self._text, told.lines))
+        lines = tuple(map(self._text, output.lines))
         text = lisp_text(shown) if "error" not in more else ""
-        return TurnAnswer(number, history.run, shown, text, lines, told.cut, **more)
+        return TurnAnswer(number, history.run, shown, text, lines, output.cut, **more)
 
     async def _history(self, run: str) -> History:
         found = await asyncio.to_thread(self._load, run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.repl.gate import Called
-from stepward.validator.repl.memory import Inputs, Made, Recalled, made_in, recalled
+from stepward.validator.repl.memory import Inputs, Made, Recalled, calls_in, recalled
 from stepward.validator.repl.values import hidden_texts, type_of
 from stepward.vm.journal.canonical import opened
 from stepward.vm.lisp.compiling.document import Turn
@@ -64,19 +64,19 @@ class State:
             raw = {one: known[of] if isinstance(of, str) else results[of] for one, of in turn.sources.items()}
             return {one: opened(value) for one, value in raw.items()}
 
-        given: Inputs = inputs
-        found = await recalled(f"{NAME}.clj", text, start, self.made, given, self.facts)
+        typed_inputs: Inputs = inputs
+        found = await recalled(f"{NAME}.clj", text, start, self.made, typed_inputs, self.facts)
         return found, inputs(found.turn, found.results)
 
     def take_over(self, number: int, turn: Turn, history: History) -> None:
         """Take over what a turn that has ended has left: a failed one nothing but what its tools did."""
         self.note_hidden(*(event.body.get("output") for event in history.events))
-        made = made_in(history, turn)
-        self.called += [Called(number, one.tool, one.site[0]) for one in made]
+        calls = calls_in(history, turn)
+        self.called += [Called(number, one.tool, one.site[0]) for one in calls]
         self.before = history
         self.left = None if self.left is None else self.left - history.state.steps
         if history.state.status != "SUCCESS":
-            self.made = [*self.made, *made]
+            self.made = [*self.made, *calls]
             return
         output = history.state.output
         for name in turn.functions:

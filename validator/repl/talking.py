@@ -148,15 +148,15 @@ class Conversation:
         names = self._session.names
         if names:
             sections.append(("names that have a value", to_yaml(names)))
-        return f"{marked([*sections, *self._told()])}\n\nWrite the next turn.\n"
+        return f"{marked([*sections, *self._pairs()])}\n\nWrite the next turn.\n"
 
-    def _told(self) -> list[tuple[str, str]]:
+    def _pairs(self) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         room = MAX_TOLD
         for text, answer in reversed(self._turns):
             number = answer.number
             pair = [(f"turn {number}", shortened(text, 4_000)), (f"answer to turn {number}", _shown(answer))]
-            room -= sum(len(told) for _, told in pair)
+            room -= sum(len(words) for _, words in pair)
             if room < 0 and found:
                 found = [("earlier turns", "left out"), *found]
                 break

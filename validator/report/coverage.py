@@ -26,9 +26,9 @@ def render(result: Coverage) -> str:
 
 
 def _lines(result: Coverage) -> Iterator[str]:
-    taken, total = result.count()
+    covered, total = result.count()
     by = counted(result.runs, "run")
-    yield f"coverage of `{result.program}` by {by}: {taken} of {total} ({_percent(result)} %)"
+    yield f"coverage of `{result.program}` by {by}: {covered} of {total} ({_percent(result)} %)"
     for kind, title in _TITLES.items():
         done, all_of_it = result.count(kind)
         if all_of_it:
@@ -40,7 +40,7 @@ def _lines(result: Coverage) -> Iterator[str]:
         yield "no run has taken:"
         places = {goal: _place(goal, result.file) for goal in result.missing}
         width = max(map(len, places.values()))
-        yield from (f"  {places[goal]:<{width}}  {_told(goal)}" for goal in result.missing)
+        yield from (f"  {places[goal]:<{width}}  {_goal_words(goal)}" for goal in result.missing)
 
 
 def _percent(result: Coverage) -> str:
@@ -52,7 +52,7 @@ def _place(goal: Goal, file: str) -> str:
     return goal.place if goal.span is None else f"{file}:{goal.span.line}:{goal.span.column}"
 
 
-def _told(goal: Goal) -> str:
+def _goal_words(goal: Goal) -> str:
     step, how = goal.way
     to = f", to `{goal.to}`" if goal.to else ""
     if goal.kind == "step":

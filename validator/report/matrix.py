@@ -140,8 +140,8 @@ def _paragraph(family: Family, rows: Sequence[Row], *, details: bool) -> str:
     if ran:
         tried = "tried" if len(ran) == len(rows) else "tried in part"
         lines.append(f"  {tried}: {words.tried}")
-        held = "held in the attacks that ran" if missing.is_open else "held"
-        lines.append(f"  do not release: {words.broken}" if broken else f"  {held}: {words.held}")
+        outcome = "held in the attacks that ran" if missing.is_open else "held"
+        lines.append(f"  do not release: {words.broken}" if broken else f"  {outcome}: {words.held}")
     if missing.is_open:
         lines.append(f"  not known: {', and '.join(missing.open_words())}")
     lines += _names(rows) if details else []
@@ -151,9 +151,9 @@ def _paragraph(family: Family, rows: Sequence[Row], *, details: bool) -> str:
 def _names(rows: Sequence[Row]) -> list[str]:
     """Return lines with the names of the attacks that ran elsewhere than on the program, or not at all."""
     lines = []
-    for source, said in _ELSEWHERE.items():
+    for source, words in _ELSEWHERE.items():
         names = [row.attack.name for row in rows if row.ran_on is source]
-        lines += [f"  {said}: {', '.join(names)}"] if names else []
+        lines += [f"  {words}: {', '.join(names)}"] if names else []
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.why_not is not None:

@@ -66,11 +66,11 @@ def render(result: RunResult) -> str:
 
 def _groups(result: RunResult) -> list[_Group]:
     """Return the findings in groups; those that fail the check come first."""
-    told: dict[tuple[str, str, str], list[Finding]] = {}
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in sorted(result.findings, key=lambda finding: finding not in result.failing):
-        told.setdefault((finding.code, finding.message, finding.help), []).append(finding)
-    firsts = values_of([findings[0] for findings in told.values()])
-    return [_Group(tuple(findings), values) for findings, values in zip(told.values(), firsts, strict=True)]
+        groups.setdefault((finding.code, finding.message, finding.help), []).append(finding)
+    firsts = values_of([findings[0] for findings in groups.values()])
+    return [_Group(tuple(findings), values) for findings, values in zip(groups.values(), firsts, strict=True)]
 
 
 def _verdict(result: RunResult) -> str:

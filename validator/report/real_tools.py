@@ -22,11 +22,11 @@ def to_text(matrix: Matrix, *, details: bool = False, color: bool = False) -> st
 
     `details` adds the reason of every outcome.
     """
-    asked = [question for question in QUESTIONS if any(row.question is question for row in matrix.rows)]
-    columns = [Column("tool"), *(Column(question.name) for question in asked)]
+    questions = [question for question in QUESTIONS if any(row.question is question for row in matrix.rows)]
+    columns = [Column("tool"), *(Column(question.name) for question in questions)]
     tools = list(dict.fromkeys(row.tool for row in matrix.rows))
     cells = {(row.tool, row.question.name): _words(row) for row in matrix.rows}
-    rows = [[tool, *(cells.get((tool, question.name), "-") for question in asked)] for tool in tools]
+    rows = [[tool, *(cells.get((tool, question.name), "-") for question in questions)] for tool in tools]
     text = render(columns, rows, color=color) + "\n" if rows else ""
     for row in (*matrix.of(Outcome.BREACHED), *matrix.of(Outcome.UNCONFIRMED)):
         text += _breach(row) + "\n"

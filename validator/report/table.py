@@ -33,8 +33,8 @@ def _plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
 
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
     padded = []
-    for cell, column, wanted in zip(cells, columns, widths, strict=True):
-        space = " " * (wanted - columns_of(cell))
+    for cell, column, width in zip(cells, columns, widths, strict=True):
+        space = " " * (width - columns_of(cell))
         padded.append(space + cell if column.is_number else cell + space)
     return _GAP.join(padded).rstrip() + "\n"
 

@@ -57,8 +57,8 @@ class Values:
         computing = {step.id for step in witness.program.layout.steps if isinstance(step, ComputeStep)}
         for answer in witness.script:
             returned[answer.step] += [answer.value] if answer.does == "returns" else []
-        for names, meant in _read(witness, meaning, steps):
-            for source, fields in origins(meaning.typing, meant):
+        for names, resolution in _read(witness, meaning, steps):
+            for source, fields in origins(meaning.typing, resolution):
                 if source.kind == "input" and source.name in witness.inputs:
                     _record(found, names, witness.inputs[source.name], fields)
                 elif source.kind == "output":
@@ -86,12 +86,12 @@ def _read(witness: Witness, meaning: Meaning, steps: set[str]) -> Iterator[tuple
     seen: set[_Names] = set()
     while pending:
         names = pending.popleft()
-        meant = meaning.names.meaning(names) if names not in seen else None
+        resolution = meaning.names.meaning(names) if names not in seen else None
         seen.add(names)
-        if meant is None:
+        if resolution is None:
             continue
-        yield names, meant
-        for path in dict.fromkeys(source.path for source in meant.sources):
+        yield names, resolution
+        for path in dict.fromkeys(source.path for source in resolution.sources):
             for clause in made_by[path]:
                 is_meant = clause.name == names[0] if clause.is_of_fields else path[-1] == names[0]
                 read = _references(clause) if is_meant else []
@@ -133,11 +133,11 @@ def _whens(witness: Witness, tools: set[str]) -> Iterator[str]:
     for policy in witness.policies:
         if policy.policy == claim.policy and claim.rule == "allow":
             yield from (entry.when for entry in policy.allow or () if entry.tool in tools and entry.when is not None)
-    held = [policy.guardrails for policy in witness.policies if policy.policy == claim.policy]
+    rule_lists = [policy.guardrails for policy in witness.policies if policy.policy == claim.policy]
     if claim.policy is None:
         bodies = [step for step in witness.program.layout.steps if isinstance(step, ForEachStep)]
-        held = [witness.program.guardrails, *(step.guardrails for step in bodies)]
-    for rule in (one for rules in held for one in rules):
+        rule_lists = [witness.program.guardrails, *(step.guardrails for step in bodies)]
+    for rule in (one for rules in rule_lists for one in rules):
         if rule.name == claim.rule and isinstance(rule, Never) and rule.when is not None:
             yield rule.when
 

@@ -36,9 +36,9 @@ def analysis_page(fleets: Sequence[Fleet], notes: Sequence[str]) -> str:
 def measures_section(fleets: Sequence[Fleet]) -> Element:
     """Return the section of the review page about the runs of a journal that ended last."""
     runs = sum(len(fleet.courses) for fleet in fleets)
-    said = f"{counted(runs, 'run')} that ended last. `stepward analyze` compares all runs with healthy ones."
+    what = f"{counted(runs, 'run')} that ended last. `stepward analyze` compares all runs with healthy ones."
     parts = [fleet_section(fleet, at) for at, fleet in enumerate(fleets)]
-    return element("section", element("h2", "Measures"), element("p", said), legend(), *parts, id="measures")
+    return element("section", element("h2", "Measures"), element("p", what), legend(), *parts, id="measures")
 
 
 def _name(fleet: Fleet) -> str:
@@ -78,9 +78,9 @@ def fleet_section(fleet: Fleet, at: int) -> Element:
     )
 
 
-def _wide(made: Element) -> Element:
+def _wide(content: Element) -> Element:
     """Return a table in a frame that scrolls where the page is narrow."""
-    return element("div", made, class_="wide", tabindex=0, role="region", aria_label=made.findtext("caption"))
+    return element("div", content, class_="wide", tabindex=0, role="region", aria_label=content.findtext("caption"))
 
 
 def legend() -> Element:

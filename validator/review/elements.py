@@ -23,13 +23,13 @@ def element(tag: str, *children: Child, **attributes: str | float | None) -> Ele
 
     In the name of an attribute a `_` stands for `-`, and one at the end is dropped: `class_`, `data_step`.
     """
-    made = Element(tag)
+    found = Element(tag)
     for name, value in attributes.items():
         if value is not None:
-            made.set(name.rstrip("_").replace("_", "-"), plain_text(str(value)))
+            found.set(name.rstrip("_").replace("_", "-"), plain_text(str(value)))
     for child in children:
-        add(made, child)
-    return made
+        add(found, child)
+    return found
 
 
 def add(parent: Element, child: Child) -> None:
@@ -62,13 +62,13 @@ def add_all(parent: Element, children: Iterable[Child]) -> Element:
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Child]], caption: str) -> Element:
     """Return a table with a caption."""
-    made = element("table", element("caption", caption))
-    head = SubElement(SubElement(made, "thead"), "tr")
+    found = element("table", element("caption", caption))
+    head = SubElement(SubElement(found, "thead"), "tr")
     add_all(head, (element("th", heading, scope="col") for heading in headings))
-    body = SubElement(made, "tbody")
+    body = SubElement(found, "tbody")
     for row in rows:
         add_all(SubElement(body, "tr"), (element("td", cell) for cell in row))
-    return made
+    return found
 
 
 def html(root: Element) -> str:

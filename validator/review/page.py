@@ -83,8 +83,8 @@ def framed(
 def _summary(programs: Sequence[ProgramView]) -> str:
     findings = sum(len(view.findings) for view in programs)
     proved = sum(one.verdict == "proved" for view in programs for one in view.properties)
-    asked = sum(len(view.properties) for view in programs)
-    return f"{counted(len(programs), 'program')}, {counted(findings, 'finding')}, {proved} of {asked} properties proved"
+    total = sum(len(view.properties) for view in programs)
+    return f"{counted(len(programs), 'program')}, {counted(findings, 'finding')}, {proved} of {total} properties proved"
 
 
 def _menu(programs: Sequence[ProgramView], sections: Sequence[Element]) -> Element:

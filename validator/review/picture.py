@@ -31,35 +31,35 @@ def drawn(picture: Picture) -> Element:
     steps = {node.name: node.step for node in all_nodes(picture.nodes) if node.step}
     steps |= {f"cluster_{one.name}": one.step for one in picture.nodes if isinstance(one, Box)}
     root = fromstring(render(to_dot(picture), "svg"))
-    made = _copied(root, steps)
-    made.set("role", "group")
-    made.set("aria-label", f"steps of {picture.title}")
-    return made
+    copy = _copied(root, steps)
+    copy.set("role", "group")
+    copy.set("aria-label", f"steps of {picture.title}")
+    return copy
 
 
 def _copied(source: Element, steps: Mapping[str, str]) -> Element:
     """Return the drawing without everything that is no shape or text: links, titles, styles, scripts."""
-    made = Element(_local(source.tag))
+    copy = Element(_local(source.tag))
     for name, value in source.attrib.items():
         if name in _KEPT:
-            made.set(name, value)
-    if made.tag == "text":
-        made.text = "".join(source.itertext()).replace("\xa0", " ")
-        return made
+            copy.set(name, value)
+    if copy.tag == "text":
+        copy.text = "".join(source.itertext()).replace("\xa0", " ")
+        return copy
     for child in source:
         tag = _local(child.tag)
         if tag == "title":
             step = steps.get(_WHITE.sub(" ", child.text or "").strip())
             if step is not None and source.get("class") in ("node", "cluster"):
-                made.set("class", "step")
-                made.set("data-step", step)
-                made.set("tabindex", "0")
-                made.set("role", "button")
+                copy.set("class", "step")
+                copy.set("data-step", step)
+                copy.set("tabindex", "0")
+                copy.set("role", "button")
         elif tag == "a":  # a link of a tooltip: what is inside is drawn
-            made.extend(_copied(child, steps))
+            copy.extend(_copied(child, steps))
         elif tag in _DRAWN:
-            made.append(_copied(child, steps))
-    return made
+            copy.append(_copied(child, steps))
+    return copy
 
 
 def _local(tag: object) -> str:

@@ -188,11 +188,9 @@ def sabotage_section(data: Mapping[str, Any]) -> Element:
     rows = []
     for attack in data["attacks"]:
         breach = attack["breach"]
-        said = attack["why_not"] if breach is None else f"{breach['invariant']}: {breach['what']}"
+        why = attack["why_not"] if breach is None else f"{breach['invariant']}: {breach['what']}"
         outcome = element("span", attack["outcome"], class_="bad" if breach is not None else "plain")
-        rows.append(
-            [attack["name"], attack["family"], outcome, str(attack["cases"]), str(attack["events"]), said or ""]
-        )
+        rows.append([attack["name"], attack["family"], outcome, str(attack["cases"]), str(attack["events"]), why or ""])
     summary = data["summary"]
     words = (
         f"{summary['ran']} of {summary['attacks']} attacks ran{_where(data)}: {summary['breaches']} breaches, "

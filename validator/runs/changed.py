@@ -44,7 +44,7 @@ def changed_records(journal: Journal, run: str, copy: Journal | None = None) -> 
     Sensitive values stay references. Raises JournalError if a store can't be read at all.
     """
     head, entries = read_together(journal, run)
-    kept = {} if copy is None else {entry.seq: entry for entry in copy.read(run)}
+    by_number = {} if copy is None else {entry.seq: entry for entry in copy.read(run)}
     plans = cached_plans(journal)
     for number, entry in enumerate(entries):
         if type(entry.record) is not bytes or entry.seq != number:
@@ -52,7 +52,7 @@ def changed_records(journal: Journal, run: str, copy: Journal | None = None) -> 
         named = _named(entries, number, head)
         if not named or digest_of(entry.record) in named:
             continue
-        other = kept.get(number)
+        other = by_number.get(number)
         if other is not None and type(other.record) is bytes and digest_of(other.record) in named:
             yield Changed(number, "copy", tuple(_differences(other.record, entry.record)))
             continue

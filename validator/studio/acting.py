@@ -34,44 +34,44 @@ class ActionRefused(StepwardError):  # noqa: N818 - reads better where it is rai
     """A request can't be understood; the message says which field is wrong."""
 
 
-async def act(operator: Operator, found: History, asked: Mapping[str, Any]) -> Run:
+async def act(operator: Operator, found: History, request: Mapping[str, Any]) -> Run:
     """Do what is asked for about a run, drive it on, and return it when it stops.
 
     Raises ActionRefused for a request without what it must have, AdvisedError without the tools, and what the machine
     raises when it refuses.
     """
-    machine, what = operator.machine, text_of(asked, "what")
+    machine, what = operator.machine, text_of(request, "what")
     if what == "recover":
         operator.require(found.plan)
         return (await machine.recover(found.run))[0]
     if what not in ("cancel", "resume", "reconcile"):
         raise ActionRefused(f"nobody can `{what}` a run")
-    by = text_of(asked, "by", optional=True).strip()
+    by = text_of(request, "by", optional=True).strip()
     if not by:
         raise ActionRefused("write your name at the top of the page first: the records say who has done this")
     match what:
         case "cancel":
             return await machine.cancel(found.run, by=by)
         case "resume":
-            return await _resume(operator, found, asked, by)
-    return await _reconcile(operator, found, asked, by)
+            return await _resume(operator, found, request, by)
+    return await _reconcile(operator, found, request, by)
 
 
-async def _resume(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
+async def _resume(operator: Operator, found: History, request: Mapping[str, Any], by: str) -> Run:
     """Answer a step that waits. Its token never leaves this process: the page names the step."""
-    step = text_of(asked, "step")
+    step = text_of(request, "step")
     waits = next((one for one in run_of(found).suspensions if one.step == step), None)
     if waits is None:
         raise ActionRefused(f"`{step}` of run `{found.run}` does not wait for an answer")
     if not waits.token:
         raise ActionRefused(f"the token of `{step}` was erased: the run can only be cancelled")
     operator.require(found.plan)
-    value = value_typed(text_of(asked, "payload"), _returns(found, step), "the answer")
+    value = value_typed(text_of(request, "payload"), _returns(found, step), "the answer")
     return await operator.machine.resume(waits.token, value, by=by)
 
 
-async def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any], by: str) -> Run:
-    step, verdict = text_of(asked, "step"), text_of(asked, "verdict")
+async def _reconcile(operator: Operator, found: History, request: Mapping[str, Any], by: str) -> Run:
+    step, verdict = text_of(request, "step"), text_of(request, "verdict")
     if verdict not in VERDICTS:
         raise ActionRefused("`verdict` is `done`, `not_done` or `abandon`")
     doubts = [doubt.step for doubt in run_of(found).doubts if step in (doubt.step, doubt.place)]
@@ -81,11 +81,11 @@ async def _reconcile(operator: Operator, found: History, asked: Mapping[str, Any
         operator.require(found.plan)
     output = None
     if verdict == "done":
-        returns, text = _returns(found, doubts[0]), text_of(asked, "payload")
+        returns, text = _returns(found, doubts[0]), text_of(request, "payload")
         is_nothing = not text.strip() and (returns is None or returns.admits("null"))
         output = None if is_nothing else value_typed(text, returns, "what it returned")
-    said: Any = verdict
-    return await operator.machine.reconcile(found.run, step, said, output, by=by)
+    word: Any = verdict
+    return await operator.machine.reconcile(found.run, step, word, output, by=by)
 
 
 def _returns(found: History, step: str) -> TypeSpec | None:
@@ -93,9 +93,9 @@ def _returns(found: History, step: str) -> TypeSpec | None:
     return next((call.returns for call in calls if call.id == step), None)
 
 
-def text_of(asked: Mapping[str, Any], name: str, *, optional: bool = False) -> str:
+def text_of(request: Mapping[str, Any], name: str, *, optional: bool = False) -> str:
     """Return a text of a request; raises ActionRefused if it is missing, or is none."""
-    value = asked.get(name, "" if optional else None)
+    value = request.get(name, "" if optional else None)
     if not isinstance(value, str):
         raise ActionRefused(f"`{name}` is missing, or is no text")
     return value

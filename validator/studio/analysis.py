@@ -48,12 +48,12 @@ class Analysis:
             self._read()
             fleets = sorted(fleets_of(list(self._courses)), key=len, reverse=True)[:MOST_FLEETS]
             sections = [fleet_section(analyzed(one, None, WINDOW), at) for at, one in enumerate(fleets)]
-            said = f"{counted(len(self._courses), 'run')} that ended last"
+            text = f"{counted(len(self._courses), 'run')} that ended last"
             if self._left_out:
-                said += f"; {counted(self._left_out, 'run')} left out, because at most {MOST_READ} are read at a time"
+                text += f"; {counted(self._left_out, 'run')} left out, because at most {MOST_READ} are read at a time"
             if self._damaged:
-                said += f"; {counted(len(self._damaged), 'run')} can't be read: verify them"
-            return element("div", element("p", f"{said}."), legend(), *sections)
+                text += f"; {counted(len(self._damaged), 'run')} can't be read: verify them"
+            return element("div", element("p", f"{text}."), legend(), *sections)
 
     def _read(self) -> None:
         seen = set(self._seen)

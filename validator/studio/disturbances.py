@@ -129,10 +129,10 @@ def time_out(copy: Copy, step: str) -> Shown:
         raise Unfit(f"`{at}` {why}" if at else NO_LIMIT)
     late: list[AttemptedCall] = []
 
-    def meddle(asked: AttemptedCall) -> CallAnswer | None:
-        if asked.call.id != at or late:
+    def meddle(attempt: AttemptedCall) -> CallAnswer | None:
+        if attempt.call.id != at or late:
             return None
-        late.append(asked)
+        late.append(attempt)
         return CallAnswer("late")
 
     world.meddle = meddle
@@ -161,12 +161,12 @@ def forge(copy: Copy, step: str) -> Shown:
     forged = _forged(copy.calls[at])
     if forged is None:
         raise Unfit(f"`{at}` may return any value of ours")
-    given: list[AttemptedCall] = []
+    attempts: list[AttemptedCall] = []
 
-    def meddle(asked: AttemptedCall) -> CallAnswer | None:
-        if asked.call.id != at or given:
+    def meddle(attempt: AttemptedCall) -> CallAnswer | None:
+        if attempt.call.id != at or attempts:
             return None
-        given.append(asked)
+        attempts.append(attempt)
         return CallAnswer("wrong", forged[0])
 
     world.meddle = meddle
@@ -314,11 +314,11 @@ def skip(copy: Copy, step: str) -> Shown:
     """Take the records of a step out of the copy, and hash the rest anew, as who has the store can."""
     at = step or next(iter(copy.performed[1:]), None) or _first(copy)
     records = copy.found.records
-    kept = [one for one in records if one.body.get("step") != at]
-    if len(kept) == len(records):
+    others = [one for one in records if one.body.get("step") != at]
+    if len(others) == len(records):
         raise Unfit(f"the run has no record of `{at}`")
     what = f"The records of `{at}` are taken out, and all others are hashed anew, so that the chain is unbroken."
-    return _tampered(copy, _chained(kept), at, Invariant.GRAPH, what)
+    return _tampered(copy, _chained(others), at, Invariant.GRAPH, what)
 
 
 def _tampered(copy: Copy, entries: list[Entry], step: str, at_stake: Invariant, what: str) -> Shown:
@@ -402,16 +402,18 @@ def _tell(world: TrialWorld, step: str) -> None:
         for entry in append.entries:
             record = read_record(entry)
             if record.kind in ("attempt", "doubt") and record.body["step"] == step:
-                said = words_of(world.history().events[record.seq])
-                world.story.append(f"The machine records of `{step}`: {said}.")
+                words = words_of(world.history().events[record.seq])
+                world.story.append(f"The machine records of `{step}`: {words}.")
 
     world.store.after = after
 
 
 def _doubts(found: History) -> Counter[tuple[Any, ...]]:
     """Return the doubts that the machine has told of: where, and why."""
-    told = (one for one in found.events if "doubt" in (one.kind, one.body.get("kind")))
-    return Counter((one.body["step"], one.body["visit"], str(one.body.get("frame")), one.body["error"]) for one in told)
+    doubts = (one for one in found.events if "doubt" in (one.kind, one.body.get("kind")))
+    return Counter(
+        (one.body["step"], one.body["visit"], str(one.body.get("frame")), one.body["error"]) for one in doubts
+    )
 
 
 def _ended(world: TrialWorld, run: Run, step: str, at_stake: Invariant, usual: Outcome = Outcome.ABSORBED) -> Shown:

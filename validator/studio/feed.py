@@ -59,19 +59,19 @@ class Feed:
         version = self.version + 1
         new = [row for row in found.values() if row.run not in self._rows]
         changed = [row for row in found.values() if row.run in self._rows and row != self._rows[row.run][0]]
-        gone = [run for run in self._rows if run not in found]
+        removed = [run for run in self._rows if run not in found]
         for row in (*new, *changed):
             before = self._rows.get(row.run)
             was_over = before is not None and before[0].status not in UNFINISHED
             self.ended += row.status not in UNFINISHED and not was_over
             self._rows[row.run] = row, version
-        for run in gone:
+        for run in removed:
             del self._rows[run]
             if len(self._gone) == MOST_GONE:
                 self._forgotten = self._gone[0][0]
             self._gone.append((version, run))
         self._count(len(new))
-        if new or changed or gone:
+        if new or changed or removed:
             self.version = version
             return True
         return False
@@ -113,13 +113,13 @@ class Feed:
     def _since(self, version: int) -> dict[str, Any]:
         is_whole = version < self._forgotten or not 0 <= version <= self.version
         rows = [row for row, changed in self._rows.values() if is_whole or changed > version]
-        gone = [] if is_whole else [run for at, run in self._gone if at > version and run not in self._rows]
+        removed = [] if is_whole else [run for at, run in self._gone if at > version and run not in self._rows]
         waiting = sum(row.status in (SUSPENDED, IN_DOUBT) for row, _ in self._rows.values())
         going = sum(row.status == RUNNING for row, _ in self._rows.values())
         return {
             "all": is_whole,
             "runs": [[*row_of(row), row.seq + 1, row.started] for row in rows],
-            "gone": gone,
+            "gone": removed,
             "waiting": waiting,
             "going": going,
             "rate": self.rate,

@@ -34,7 +34,7 @@ def waits_of(run: Run, found: History) -> Iterator[Element]:
     if not run.is_over:
         yield element("p", WATCHING, class_="only-watching")
     for waits in run.suspensions:
-        yield _answer_form(run, waits.step, *_asked(found, waits.step), calls[waits.step].returns)
+        yield _answer_form(run, waits.step, *_last_question(found, waits.step), calls[waits.step].returns)
     for doubt in run.doubts:
         yield _settle_form(run, doubt, calls[doubt.step].returns)
     if run.status == RUNNING:
@@ -45,14 +45,14 @@ def waits_of(run: Run, found: History) -> Iterator[Element]:
         yield _form("cancel", run.id, "", "Cancel the run", asks=asks)
 
 
-def _asked(found: History, step: str) -> tuple[int, Any]:
+def _last_question(found: History, step: str) -> tuple[int, Any]:
     """Return the record in which a step has asked somebody last, and what it asks, without sensitive values."""
-    asked = [
+    questions = [
         (number, record["body"].get("request"))
         for number, record in enumerate(trace_data(found))
         if record["body"].get("kind") == "suspended" and record["body"].get("step") == step
     ]
-    return asked[-1] if asked else (0, None)
+    return questions[-1] if questions else (0, None)
 
 
 def _answer_form(run: Run, step: str, since: int, request: Any, returns: TypeSpec | None) -> Element:
@@ -137,6 +137,6 @@ def disturb_form(found: History, disturbances: Mapping[str, Disturbance]) -> Ele
         class_="filters",
     )
     hint = element("small", "In a sandbox: the run itself stays as it is, and no tool is called.")
-    told = element("p", WATCHING, class_="only-watching") if found.state.is_over else None
+    notice = element("p", WATCHING, class_="only-watching") if found.state.is_over else None
     about = {"data_act": "disturb", "data_address": "/disturb", "data_run": found.run}
-    return element("form", told, bar, hint, class_="act disturb", **about)
+    return element("form", notice, bar, hint, class_="act disturb", **about)

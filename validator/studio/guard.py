@@ -55,12 +55,12 @@ class Guard:
             await _refuse(send, why)
             return
 
-        async def sent(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        await self._app(scope, receive, sent)
+        await self._app(scope, receive, send_guarded)
 
     def _objection(self, scope: Any) -> str | None:
         """Return why a request is refused, or None."""
@@ -95,6 +95,6 @@ class Token:
 
     def is_in(self, authorization: str | None) -> bool:
         """Return whether the value of the header `Authorization` has the token, in the same time for any other."""
-        scheme, _, given = (authorization or "").partition(" ")
-        digest = sha256(given.encode("utf-8", "surrogateescape")).digest()
+        scheme, _, token = (authorization or "").partition(" ")
+        digest = sha256(token.encode("utf-8", "surrogateescape")).digest()
         return hmac.compare_digest(digest, self._digest) and scheme.lower() == "bearer"

@@ -177,12 +177,12 @@ class RequestHandler:
     async def _part(self, make: Callable[[], Element]) -> Response:
         """Return a part of the page, made in a thread because journals block."""
         try:
-            made = await asyncio.to_thread(lambda: tostring(make(), encoding="unicode", method="html"))
+            text = await asyncio.to_thread(lambda: tostring(make(), encoding="unicode", method="html"))
         except NoSuchRun as error:
             raise Unwelcome(404, str(error)) from None
         except StepwardError as error:
             raise Unwelcome(409, words_of(error)) from None
-        return Response(made, media_type="text/html")
+        return Response(text, media_type="text/html")
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
@@ -193,21 +193,21 @@ class RequestHandler:
 
     async def act(self, request: Request) -> Response:
         """Do something about a run of this journal."""
-        asked = await self._asked(request)
+        body = await self._json_body(request)
 
         async def acted() -> str:
-            found = await asyncio.to_thread(self._parts.views.history, str(asked.get("run")))
-            return (await act(self._parts.operator, found, asked)).status
+            found = await asyncio.to_thread(self._parts.views.history, str(body.get("run")))
+            return (await act(self._parts.operator, found, body)).status
 
         return await self._answer(acted())
 
     async def disturb(self, request: Request) -> Response:
         """Disturb a copy of a run of this journal, and tell all who look of the result."""
-        asked = await self._asked(request)
+        body = await self._json_body(request)
 
         def disturbed() -> str:
-            found = self._parts.views.history(str(asked.get("run")))
-            what, step = text_of(asked, "what"), text_of(asked, "step", optional=True)
+            found = self._parts.views.history(str(body.get("run")))
+            what, step = text_of(body, "what"), text_of(body, "step", optional=True)
             return self._parts.sandboxes.disturb(found, what, step)
 
         return await self._answer(asyncio.to_thread(disturbed))
@@ -239,15 +239,15 @@ class RequestHandler:
 
     def _require(self, request: Request) -> None:
         """Raise Unwelcome for a request without the operator's token."""
-        given = request.headers.get("authorization")
-        if self._token.is_in(given):
+        header = request.headers.get("authorization")
+        if self._token.is_in(header):
             return
         where = "it is behind `#token=` in the second address that the studio has printed at its start"
-        if given and given.partition(" ")[2].strip():
+        if header and header.partition(" ")[2].strip():
             raise Unwelcome(401, f"this is not the operator's token of this studio: {where}")
         raise Unwelcome(401, f"this needs the operator's token: {where}")
 
-    async def _asked(self, request: Request) -> Mapping[str, Any]:
+    async def _json_body(self, request: Request) -> Mapping[str, Any]:
         """Return the JSON object in a request that may act; raises Unwelcome for any other."""
         self._require(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -261,9 +261,9 @@ class RequestHandler:
         except ClientDisconnect:
             raise Unwelcome(400, "the body is cut off") from None
         try:
-            asked = json.loads(body)
+            data = json.loads(body)
         except (ValueError, RecursionError):
             raise Unwelcome(400, "the body is no JSON") from None
-        if not isinstance(asked, dict):
+        if not isinstance(data, dict):
             raise Unwelcome(400, "the body is no JSON object")
-        return asked
+        return data

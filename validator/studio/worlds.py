@@ -128,35 +128,35 @@ class TrialWorld:
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:  # noqa: ARG002
         """Return the output of a tool, or raise."""
         place = context.step, context.visit, context.frame
-        asked = AttemptedCall(self._calls[context.step], place, context.attempt, context.idempotency_key)
-        return _given(asked.call, self._met(asked).answer)
+        attempt = AttemptedCall(self._calls[context.step], place, context.attempt, context.idempotency_key)
+        return _result_of(attempt.call, self._met(attempt).answer)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the reply of the model, or raise."""
-        asked = AttemptedCall(
+        attempt = AttemptedCall(
             self._calls[request.step], (request.step, request.visit, request.frame), request.attempt, ""
         )
-        recorded = self._met(asked)
+        recorded = self._met(attempt)
         try:
-            content = _given(asked.call, recorded.answer)
+            content = _result_of(attempt.call, recorded.answer)
         except TooLate:
             raise
         except Exception as error:
             raise ModelFailed(str(error), ModelReply(None, *recorded[1:])) from None
         return ModelReply(content, *recorded[1:])
 
-    def _met(self, asked: AttemptedCall) -> Recorded:
+    def _met(self, attempt: AttemptedCall) -> Recorded:
         if self.store.is_dead:
             raise Killed("the process is dead")
-        self._look(asked)
-        self._asked[asked.key] = asked.place
-        other = self.meddle(asked)
-        recorded = self.recorded(asked.place, asked.attempt) if other is None else Recorded(other)
-        if asked.call.writes and recorded.answer.happens:
-            self._perform(asked)
-        if asked.call.id == self.dies_after:
+        self._look(attempt)
+        self._asked[attempt.key] = attempt.place
+        other = self.meddle(attempt)
+        recorded = self.recorded(attempt.place, attempt.attempt) if other is None else Recorded(other)
+        if attempt.call.writes and recorded.answer.happens:
+            self._perform(attempt)
+        if attempt.call.id == self.dies_after:
             self.dies_after = ""
-            self.die(f"after `{asked.call.id}` was performed, before its answer is recorded")
+            self.die(f"after `{attempt.call.id}` was performed, before its answer is recorded")
         return recorded
 
     def recorded(self, place: Place, attempt: int) -> Recorded:
@@ -183,23 +183,23 @@ class TrialWorld:
         )
         return CallAnswer("returns", value)
 
-    def _look(self, asked: AttemptedCall) -> None:
+    def _look(self, attempt: AttemptedCall) -> None:
         """Note what is broken if a call starts now."""
-        call, happened = asked.call, self.effects.get(asked.place, [])
-        if call.writes and happened and call.keeps_key and asked.key in happened:
+        call, effects = attempt.call, self.effects.get(attempt.place, [])
+        if call.writes and effects and call.keeps_key and attempt.key in effects:
             again = f"`{call.id}` is called again, under the key of the first time"
             self.story.append(f"{again}. Its tool knows the key: there is no second effect.")
-        elif call.writes and happened:
+        elif call.writes and effects:
             self.breaches.append(Breach(Invariant.ONCE, f"`{call.id}` is performed again, though it happened"))
         if call.is_durable:
             records = [json.loads(entry.record) for entry in self.store.read(self.run_id)]
-            if not any(one["kind"] == "intent" and one["note"].get("key") == asked.key for one in records):
+            if not any(one["kind"] == "intent" and one["note"].get("key") == attempt.key for one in records):
                 self.breaches.append(Breach(Invariant.INTENT, f"`{call.id}` starts, and the store has no intent of it"))
 
-    def _perform(self, asked: AttemptedCall) -> None:
-        keys = self.effects.setdefault(asked.place, [])
-        if not (asked.call.keeps_key and asked.key in keys):
-            keys.append(asked.key)
+    def _perform(self, attempt: AttemptedCall) -> None:
+        keys = self.effects.setdefault(attempt.place, [])
+        if not (attempt.call.keeps_key and attempt.key in keys):
+            keys.append(attempt.key)
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class TrialWorld:
     async def _linked(self, machine: ExecutionVM, linked: Mapping[str, Any]) -> Run:
         """Begin a run as the machine has begun it that continued another: its first record says what that has left."""
         found = self.copy.found
-        note = {name: said for name, said in found.events[0].note.items() if name in ("by", "envelope")}
+        note = {name: value for name, value in found.events[0].note.items() if name in ("by", "envelope")}
         driver = await machine._create(found.plan, self.run_id, self.copy.inputs, note, linked)
         return await machine.get(self.run_id) if driver is None else await machine._drive(driver)
 
@@ -331,7 +331,7 @@ def _claims(kind: str, body: Mapping[str, Any]) -> bool:
     return kind == "attempt" and (body["kind"] not in ("failed", "skipped", "again") or bool(body.get("unknown")))
 
 
-def _given(call: CallPlan, answer: CallAnswer) -> Any:
+def _result_of(call: CallPlan, answer: CallAnswer) -> Any:
     """Return the result of a call, or raise its error."""
     match answer.kind:
         case "fails":

@@ -70,5 +70,5 @@ def test_sessions_do_what_the_model_does() -> None:
 
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that is tried again does all its calls again."""
-    monkeypatch.setattr(state, "made_in", lambda history, turn: [])
+    monkeypatch.setattr(state, "calls_in", lambda history, turn: [])
     assert any(asyncio.run(differing(f"turns {number}", Counter())) for number in range(10))
