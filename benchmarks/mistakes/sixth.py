@@ -111,9 +111,9 @@ SIXTH: Final = (
                 "vm/machine/driver.py",
                 """        if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
-        parts: list[Part] | None = [] if plan.is_durable else None
+        parts: list[PartUnderWay] | None = [] if plan.is_durable else None
 """,
-                """        parts: list[Part] | None = [] if plan.is_durable else None
+                """        parts: list[PartUnderWay] | None = [] if plan.is_durable else None
 """,
             ),
         ),

@@ -15,7 +15,7 @@ from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.stores.faulty_file import FaultyFile
-from stepward.sabotage.stores.store_model import ROOM, Refused, StoreModel
+from stepward.sabotage.stores.store_model import ROOM, StoreError, StoreModel
 from stepward.vm.journal.records import digest_of
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import (
@@ -269,7 +269,7 @@ class _Twins:
         if any(file.has_failed for file in failing):
             # The store reports the failure, and the call may be repeated; an erasure then can't report its count.
             self._case.log("a statement of it fails, and it is asked again")
-            self._same(what, got, Refused("no run"))
+            self._same(what, got, StoreError("no run"))
             got = _answer(call)
             due = got if what.startswith("erase") and got == 0 else due
         self._same(what, got, due)
@@ -327,11 +327,11 @@ def _answer(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except AppendConflict:
-        return Refused("conflict")
+        return StoreError("conflict")
     except LeaseLost:
-        return Refused("lost")
+        return StoreError("lost")
     except JournalError:
-        return Refused("no run")
+        return StoreError("no run")
 
 
 class StoreAgainstModel(Attack):

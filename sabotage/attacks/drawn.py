@@ -15,7 +15,7 @@ from stepward.sabotage.drawn.cases import THEMES, drawn_case
 from stepward.sabotage.drawn.lockstep import played
 from stepward.sabotage.drawn.machine import DAYS, DrawnCase, Parted, Processes
 from stepward.sabotage.drawn.spelled import spelled
-from stepward.sabotage.drawn.typed import Table, drawn_pairs
+from stepward.sabotage.drawn.typed import TypedCalls, drawn_pairs
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.reference.plain import same, to_value
@@ -106,7 +106,7 @@ class DrawnTypes(_Drawn):
 
     def _play(self, case: Case, seed: str) -> None:
         super()._play(case, seed)
-        table = Table(drawn_pairs(Random(f"typed {seed}")))
+        table = TypedCalls(drawn_pairs(Random(f"typed {seed}")))
         machine = ExecutionVM(table, checker=None, **case.weakness.options)
         run = case.do(machine.run(table.program, table.inputs))
         has = run.view("tool")

@@ -45,7 +45,7 @@ def _pair(chance: Random, *, is_output: bool) -> Pair:
     return Pair(data, value, is_output, is_fine)
 
 
-class Table:
+class TypedCalls:
     """A program that calls one tool for each pair, and its tools. Arguments come from inputs of any type."""
 
     def __init__(self, pairs: list[Pair]) -> None:

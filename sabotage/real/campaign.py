@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stepward.sabotage.real.questions import Question, questions_about
 from stepward.sabotage.real.sandbox import CaseFailed, Sandbox
-from stepward.sabotage.real.study import Outcome, Study, Verdict
+from stepward.sabotage.real.study import Study, ToolOutcome, ToolVerdict
 from stepward.sabotage.real.subjects import subjects
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -28,26 +28,26 @@ class Orders(NamedTuple):
     seconds: float | None = None
 
 
-class Row(NamedTuple):
+class ToolRow(NamedTuple):
     """The result of one question about one tool; `cases` counts the processes in which the tool was called."""
 
     tool: str
     question: Question
-    verdict: Verdict
+    verdict: ToolVerdict
     cases: int
     seconds: float
 
 
-class Matrix(NamedTuple):
+class ToolMatrix(NamedTuple):
     """The result of a campaign. `seconds` is wall time."""
 
     program: str
     tools: str
     orders: Orders
-    rows: tuple[Row, ...]
+    rows: tuple[ToolRow, ...]
     seconds: float
 
-    def of(self, outcome: Outcome) -> tuple[Row, ...]:
+    def of(self, outcome: ToolOutcome) -> tuple[ToolRow, ...]:
         """Return the rows with an outcome."""
         return tuple(row for row in self.rows if row.verdict.outcome is outcome)
 
@@ -62,7 +62,7 @@ def attack_tools(
     policies: Sequence[Policy] = (),
     orders: Orders = Orders(),  # noqa: B008 - a frozen tuple
     progress: Progress | None = None,
-) -> Matrix:
+) -> ToolMatrix:
     """Ask every question about every tool that a program calls.
 
     Raises ToolsRefused if the module or the probe can't be used, ProgramError for a program that a machine can't run,
@@ -83,18 +83,18 @@ def attack_tools(
             progress(study.subject.name, done, len(todo))
         started, cases = time.monotonic(), sandbox.cases
         if until is not None and started >= until:
-            verdict = Verdict(Outcome.NOT_RUN, "the time limit was reached before it started")
+            verdict = ToolVerdict(ToolOutcome.NOT_RUN, "the time limit was reached before it started")
         else:
             verdict = _answered(study, question)
         seconds = time.monotonic() - started
-        rows.append(Row(study.subject.name, question, verdict, sandbox.cases - cases, seconds))
-    return Matrix(program.name, sandbox.tools, orders, tuple(rows), time.monotonic() - began)
+        rows.append(ToolRow(study.subject.name, question, verdict, sandbox.cases - cases, seconds))
+    return ToolMatrix(program.name, sandbox.tools, orders, tuple(rows), time.monotonic() - began)
 
 
-def _answered(study: Study, question: Question) -> Verdict:
+def _answered(study: Study, question: Question) -> ToolVerdict:
     try:
         if not study.is_there:
-            return Verdict(Outcome.NOT_RUN, f"the module has no function `{study.subject.name}`")
+            return ToolVerdict(ToolOutcome.NOT_RUN, f"the module has no function `{study.subject.name}`")
         return question.answer(study)
     except CaseFailed as error:
-        return Verdict(Outcome.NOT_RUN, f"a case came to no end: {error}")
+        return ToolVerdict(ToolOutcome.NOT_RUN, f"a case came to no end: {error}")

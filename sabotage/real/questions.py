@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.real.study import (
     LOOK,
     Answer,
-    Outcome,
     PlainCall,
     Study,
-    Verdict,
+    ToolOutcome,
+    ToolVerdict,
     changes,
     difference,
     outcome_words,
@@ -38,13 +38,13 @@ class Question(NamedTuple):
     asks: str
     means: str
     concerns: Callable[[Subject], bool]
-    answer: Callable[[Study], Verdict]
+    answer: Callable[[Study], ToolVerdict]
 
 
 # -- plain calls -------------------------------------------------------------------------------------------------------
 
 
-def _output(study: Study) -> Verdict:
+def _output(study: Study) -> ToolVerdict:
     def misfit(call: PlainCall) -> str | None:
         subject, answer = study.subject, call.answer
         if answer["outcome"] == "no value":
@@ -58,15 +58,15 @@ def _output(study: Study) -> Verdict:
     return _plainly(study, misfit)
 
 
-def _plainly(study: Study, judge: Callable[[PlainCall], str | None]) -> Verdict:
+def _plainly(study: Study, judge: Callable[[PlainCall], str | None]) -> ToolVerdict:
     """Return the first breach of a plain call, or that all calls that ended well have held."""
     for call in study.plain:
         if judge(call) is not None:
             return study.broken_plainly(call, judge)
     if not any(call.ended_well for call in study.plain):
-        return Verdict(Outcome.NOT_RUN, _no_return(study))
+        return ToolVerdict(ToolOutcome.NOT_RUN, _no_return(study))
     ended = sum(call.ended_well for call in study.plain)
-    return Verdict(Outcome.HELD, f"{ended} of {len(study.subject.inputs)} calls returned")
+    return ToolVerdict(ToolOutcome.HELD, f"{ended} of {len(study.subject.inputs)} calls returned")
 
 
 def _no_return(study: Study) -> str:
@@ -74,7 +74,7 @@ def _no_return(study: Study) -> str:
     return f"no call returned: {shown(errors[0])}" if errors else "no call came to an end in time"
 
 
-def _effect(study: Study) -> Verdict:
+def _effect(study: Study) -> ToolVerdict:
     effect = study.subject.spec.effect
 
     def writes(call: PlainCall) -> str | None:
@@ -87,12 +87,12 @@ def _effect(study: Study) -> Verdict:
 
     verdict = _plainly(study, writes)
     hidden = [what for call in study.plain for kind, what in call.answer["seen"] if kind in ("unseen", "network")]
-    if hidden and verdict.outcome in (Outcome.HELD, Outcome.NOT_RUN):
-        return Verdict(Outcome.NOT_OBSERVED, f"it {hidden[0]}: what that does is not seen here")
+    if hidden and verdict.outcome in (ToolOutcome.HELD, ToolOutcome.NOT_RUN):
+        return ToolVerdict(ToolOutcome.NOT_OBSERVED, f"it {hidden[0]}: what that does is not seen here")
     return verdict
 
 
-def _arguments(study: Study) -> Verdict:
+def _arguments(study: Study) -> ToolVerdict:
     def changed(answers: Sequence[Answer]) -> str | None:
         names = [name for answer in answers for name in answer["changed"]]
         return (
@@ -108,14 +108,14 @@ def _arguments(study: Study) -> Verdict:
             return verdict
         returned += answers[0]["outcome"] != "raised"
     if not returned:
-        return Verdict(Outcome.NOT_RUN, _no_return(study))
-    return Verdict(Outcome.HELD, f"{returned} calls left their arguments as they were")
+        return ToolVerdict(ToolOutcome.NOT_RUN, _no_return(study))
+    return ToolVerdict(ToolOutcome.HELD, f"{returned} calls left their arguments as they were")
 
 
 # -- a write that is delivered again -----------------------------------------------------------------------------------
 
 
-def _twice(study: Study) -> Verdict:
+def _twice(study: Study) -> ToolVerdict:
     def again(answers: Sequence[Answer]) -> str | None:
         _, first, before, second, after = answers
         if first["outcome"] != "returned":
@@ -138,10 +138,10 @@ def _twice(study: Study) -> Verdict:
         calls += 1
         acted += answers[0]["state"] != answers[2]["state"]
     if not calls:
-        return Verdict(Outcome.NOT_RUN, _no_return(study))
+        return ToolVerdict(ToolOutcome.NOT_RUN, _no_return(study))
     if not acted:
-        return Verdict(Outcome.NOT_OBSERVED, _blind(study))
-    return Verdict(Outcome.HELD, f"{acted} keys were delivered twice, and acted once")
+        return ToolVerdict(ToolOutcome.NOT_OBSERVED, _blind(study))
+    return ToolVerdict(ToolOutcome.HELD, f"{acted} keys were delivered twice, and acted once")
 
 
 def _returning(study: Study) -> list[PlainCall]:
@@ -149,12 +149,12 @@ def _returning(study: Study) -> list[PlainCall]:
     return sorted((call for call in study.plain if call.answer["outcome"] == "returned"), key=lambda one: not one.acted)
 
 
-def _acting(study: Study) -> PlainCall | Verdict:
+def _acting(study: Study) -> PlainCall | ToolVerdict:
     """Return a plain call that returned and changed the world, or a verdict if there is none."""
     returning = _returning(study)
     if not returning:
-        return Verdict(Outcome.NOT_RUN, _no_return(study))
-    return returning[0] if returning[0].acted else Verdict(Outcome.NOT_OBSERVED, _blind(study))
+        return ToolVerdict(ToolOutcome.NOT_RUN, _no_return(study))
+    return returning[0] if returning[0].acted else ToolVerdict(ToolOutcome.NOT_OBSERVED, _blind(study))
 
 
 def _blind(study: Study) -> str:
@@ -165,15 +165,15 @@ def _blind(study: Study) -> str:
     return f"what it does leaves no file in its folder: name what sees it with `--probe MODULE:function`{seen}"
 
 
-def _late(study: Study) -> Verdict:
+def _late(study: Study) -> ToolVerdict:
     call = _acting(study)
-    if isinstance(call, Verdict):
+    if isinstance(call, ToolVerdict):
         return call
     once = [study.play(LOOK, study.call(call.args), LOOK) for _ in range(2)]
     ends = {answers[2]["digest"] for answers in once}
     if len(ends) > 1:
-        return Verdict(
-            Outcome.NOT_OBSERVED, "one call leaves another world each time, so that two can't be told from one"
+        return ToolVerdict(
+            ToolOutcome.NOT_OBSERVED, "one call leaves another world each time, so that two can't be told from one"
         )
 
     def twice(answers: Sequence[Answer]) -> str | None:
@@ -197,9 +197,9 @@ def _late(study: Study) -> Verdict:
             return verdict
         stopped += answers[1]["gave_up"]
     if not stopped:
-        return Verdict(Outcome.NOT_RUN, "it has no place at which it could be stopped")
-    return Verdict(
-        Outcome.HELD, f"it was given up on at {stopped} places, its key was delivered again, and it acted once"
+        return ToolVerdict(ToolOutcome.NOT_RUN, "it has no place at which it could be stopped")
+    return ToolVerdict(
+        ToolOutcome.HELD, f"it was given up on at {stopped} places, its key was delivered again, and it acted once"
     )
 
 
@@ -213,12 +213,12 @@ def _spread(count: int, most: int) -> list[int]:
 # -- a write that fails ------------------------------------------------------------------------------------------------
 
 
-def _failing(study: Study) -> Verdict:
+def _failing(study: Study) -> ToolVerdict:
     verdict = _failing_by_itself(study)
     if verdict is not None:
         return verdict
     call = _acting(study)
-    if isinstance(call, Verdict):
+    if isinstance(call, ToolVerdict):
         return call
     lasting = changes(call.before, call.after)
 
@@ -233,8 +233,10 @@ def _failing(study: Study) -> Verdict:
             return verdict
         failed += answers[1]["outcome"] in ("raised", "in doubt")
     if not failed:
-        return Verdict(Outcome.NOT_RUN, "nothing that it does could be made to fail")
-    return Verdict(Outcome.HELD, f"{failed} of the things that it does were made to fail, and nothing had happened")
+        return ToolVerdict(ToolOutcome.NOT_RUN, "nothing that it does could be made to fail")
+    return ToolVerdict(
+        ToolOutcome.HELD, f"{failed} of the things that it does were made to fail, and nothing had happened"
+    )
 
 
 def _lie(study: Study, before: Answer, answer: Answer, after: Answer, lasting: frozenset[str]) -> str | None:
@@ -248,7 +250,7 @@ def _lie(study: Study, before: Answer, answer: Answer, after: Answer, lasting: f
     return f"{what}; an exception other than `InDoubt` says that nothing happened"
 
 
-def _failing_by_itself(study: Study) -> Verdict | None:
+def _failing_by_itself(study: Study) -> ToolVerdict | None:
     """Return the breach of a plain call that raised by itself, for example without its network."""
     lasting = frozenset[str]().union(*(changes(call.before, call.after) for call in _returning(study)))
 

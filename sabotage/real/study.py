@@ -23,7 +23,7 @@ LOOK: Final[Deed] = {"do": "look"}
 MAX_SHOWN: Final = 160
 
 
-class Outcome(StrEnum):
+class ToolOutcome(StrEnum):
     """The outcome of a question.
 
     `not_observed`: the tool was called, but the sandbox can't observe the answer. `not_run`: no call reached the
@@ -37,10 +37,10 @@ class Outcome(StrEnum):
     NOT_RUN = "not_run"
 
 
-class Verdict(NamedTuple):
+class ToolVerdict(NamedTuple):
     """The answer to a question: the outcome, the reason, and the story of a breaching case."""
 
-    outcome: Outcome
+    outcome: ToolOutcome
     why: str
     story: tuple[str, ...] = ()
 
@@ -104,7 +104,7 @@ class Study:
         except CaseFailed:
             return []
 
-    def broken_plainly(self, call: PlainCall, judge: Callable[[PlainCall], str | None]) -> Verdict:
+    def broken_plainly(self, call: PlainCall, judge: Callable[[PlainCall], str | None]) -> ToolVerdict:
         """Return the breach of a plain call after a replay: alone, then after all earlier calls."""
         inputs = self.subject.inputs
         upto = inputs[: next(number for number, args in enumerate(inputs, start=1) if args is call.args)]
@@ -116,10 +116,10 @@ class Study:
                 continue
             what = judge(_plain_calls(some, answers)[-1])
             if what is not None:
-                return Verdict(Outcome.BREACHED, what, story(deeds, answers))
-        return Verdict(Outcome.UNCONFIRMED, judge(call) or "", ())
+                return ToolVerdict(ToolOutcome.BREACHED, what, story(deeds, answers))
+        return ToolVerdict(ToolOutcome.UNCONFIRMED, judge(call) or "", ())
 
-    def tried(self, judge: Judge, *deeds: Deed) -> tuple[list[dict[str, Any]], Verdict | None]:
+    def tried(self, judge: Judge, *deeds: Deed) -> tuple[list[dict[str, Any]], ToolVerdict | None]:
         """Play a case. Return its answers, and its breach if a second process confirms it."""
         answers = self.play(*deeds)
         what = judge(answers)
@@ -128,8 +128,8 @@ class Study:
         again = self.play(*deeds)
         repeated = judge(again)
         if repeated is None:
-            return answers, Verdict(Outcome.UNCONFIRMED, what, story(deeds, answers))
-        return answers, Verdict(Outcome.BREACHED, repeated, story(deeds, again))
+            return answers, ToolVerdict(ToolOutcome.UNCONFIRMED, what, story(deeds, answers))
+        return answers, ToolVerdict(ToolOutcome.BREACHED, repeated, story(deeds, again))
 
 
 MAX_ALONE: Final = 5

@@ -20,7 +20,7 @@ from stepward.sabotage.reference.data import (
 from stepward.sabotage.reference.echoes import numbers_in, sought
 from stepward.sabotage.reference.expressions import CannotEvaluate, Undefined
 from stepward.sabotage.reference.later import Later
-from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, said_in, size
+from stepward.sabotage.reference.plain import NoValue, TooManyBytes, Unworded, said_in, size
 from stepward.sabotage.reference.rules import RuleMonitor
 from stepward.sabotage.reference.run import Closed, Happened, Over
 from stepward.sabotage.reference.types import completed, hidden_paths, is_of
@@ -124,7 +124,7 @@ class Bodies(Later):
     def _keep(self, step: Any, output: Any) -> None:
         """Keep the output of an `end` step of a body; raises TooLarge, BadOutput if a caller needs another type."""
         if size(output) > self._most_bytes:
-            raise TooLarge("too large")
+            raise TooManyBytes("too large")
         caller = next(one for one in facts.all_steps(self.program.whole_steps) if one.id == self._frames[-1][0])
         is_direct = caller.type == "call" and any(one.id == step.id for one in caller.body)
         if is_direct and not is_of(output, self._types.output(caller.id)):
@@ -261,7 +261,7 @@ def name_of(error: Exception) -> str:
             return "TooManyItems"
         case BadArguments():
             return "BadArguments"
-        case TooLarge() | BadOutput():
+        case TooManyBytes() | BadOutput():
             return "BadOutput"
         case _:
             return "BadValue"

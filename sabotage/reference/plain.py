@@ -23,7 +23,7 @@ class NoValue(Exception):  # noqa: N818 - it says what something is not
     """An object from outside is not a value of the language."""
 
 
-class TooLarge(NoValue):
+class TooManyBytes(NoValue):
     """A value of a step has too many bytes."""
 
 

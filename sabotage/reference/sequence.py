@@ -11,7 +11,7 @@ from stepward.sabotage.reference.data import GONE, left_without
 from stepward.sabotage.reference.echoes import numbers_in
 from stepward.sabotage.reference.expressions import CannotEvaluate, holds
 from stepward.sabotage.reference.fields import Fields, by_variable
-from stepward.sabotage.reference.plain import NoValue, TooLarge, Unworded, size
+from stepward.sabotage.reference.plain import NoValue, TooManyBytes, Unworded, size
 from stepward.sabotage.reference.run import Closed, Over
 from stepward.sabotage.reference.waits import Waits
 from stepward.sabotage.reference.waves import Pause
@@ -130,7 +130,7 @@ class Sequence(Waits):
         }
         new = {name: value for name, (value, _) in computed.items()}
         if size(new) > self._most_bytes:
-            raise TooLarge("too large")
+            raise TooManyBytes("too large")
         self._left = self._sized(new)
         self._change([((name,), value) for name, value in new.items()])
         for name, value in new.items():

@@ -14,7 +14,7 @@ ROOM: Final = 1_000_000.0
 """The time at which every model starts, in seconds."""
 
 
-class Refused(NamedTuple):
+class StoreError(NamedTuple):
     """The error of a store: an AppendConflict, a LeaseLost, or the error for a missing run."""
 
     why: Refusal
@@ -78,25 +78,25 @@ class StoreModel:
         signature: bytes | None,
         number: int | None,
         due: float | None,
-    ) -> Refused | None:
+    ) -> StoreError | None:
         """Add entries after the last one, under the newest lease or under none."""
         stored = self.runs.get(run)
         if stored is None:
-            return Refused("conflict")
+            return StoreError("conflict")
         if number is not None and number != stored.leases:
-            return Refused("lost")
+            return StoreError("lost")
         if expected != len(stored.entries) - 1:
-            return Refused("conflict")
+            return StoreError("conflict")
         stored.entries += entries
         stored.status, stored.updated, stored.signature = status, now, signature
         stored.due, stored.held = due, ""
         return None
 
-    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | Refused | None:
+    def acquire(self, run: str, holder: str, now: float, ttl: float) -> Lease | StoreError | None:
         """Lease a run that is free or already leased to this holder."""
         stored = self.runs.get(run)
         if stored is None:
-            return Refused("no run")
+            return StoreError("no run")
         if now < stored.ends and holder != stored.holder:
             return None
         stored.holder, stored.leases, stored.ends = holder, stored.leases + 1, now + ttl
@@ -123,11 +123,11 @@ class StoreModel:
         programs = [self.runs[run].program for run in self._ready(now)]
         return {program: programs.count(program) for program in programs}
 
-    def renew(self, lease: Lease, now: float, ttl: float) -> Lease | Refused:
+    def renew(self, lease: Lease, now: float, ttl: float) -> Lease | StoreError:
         """Extend the newest lease from now on."""
         stored = self.runs.get(lease.run)
         if stored is None or stored.leases != lease.fence:
-            return Refused("lost")
+            return StoreError("lost")
         stored.ends = now + ttl
         return Lease(lease.run, lease.fence, stored.ends)
 
@@ -171,10 +171,10 @@ class StoreModel:
                 found.append(line)
         return found if limit is None else found[len(found) - min(limit, len(found)) :]
 
-    def put(self, run: str, values: dict[str, bytes]) -> Refused | None:
+    def put(self, run: str, values: dict[str, bytes]) -> StoreError | None:
         """Store values, unless the run was erased."""
         if run in self.buried:
-            return Refused("lost")
+            return StoreError("lost")
         self.values[run] = self.values.get(run, {}) | values
         return None
 
@@ -220,11 +220,11 @@ class StoreModel:
                 stored.due, stored.held = 0.0, ""
         return True
 
-    def hold(self, lease: Lease, name: str) -> bool | Refused:
+    def hold(self, lease: Lease, name: str) -> bool | StoreError:
         """Give the newest lease back, and let the run be due to nobody while a breaker is open."""
         stored = self.runs.get(lease.run)
         if stored is None or stored.leases != lease.fence:
-            return Refused("lost")
+            return StoreError("lost")
         if name not in self.opened():
             return False
         stored.held, stored.due, stored.ends = name, None, 0.0

@@ -20,11 +20,11 @@ from click.testing import CliRunner, Result
 
 from paths import DATA
 from stepward.sabotage.real import isolation
-from stepward.sabotage.real.campaign import Matrix, Orders, attack_tools
+from stepward.sabotage.real.campaign import Orders, ToolMatrix, attack_tools
 from stepward.sabotage.real.isolation import IsolationError
 from stepward.sabotage.real.questions import QUESTIONS
 from stepward.sabotage.real.sandbox import CaseFailed, Sandbox, ToolsRefused
-from stepward.sabotage.real.study import Outcome
+from stepward.sabotage.real.study import ToolOutcome
 from stepward.sabotage.real.subjects import subjects
 from stepward.validator.cli import main
 from stepward.vm import Program
@@ -103,13 +103,13 @@ def program(tools: Mapping[str, Mapping[str, Any]]) -> Program:
     return Program.from_dict({"name": "shop", "inputs": inputs, "tools": dict(tools), "steps": steps})
 
 
-def campaign(tools: Mapping[str, Mapping[str, Any]], module: str, probe: str | None = None) -> Matrix:
+def campaign(tools: Mapping[str, Mapping[str, Any]], module: str, probe: str | None = None) -> ToolMatrix:
     file = str(TOOLS / f"{module}.py")
     with Sandbox(file, None if probe is None else f"{file}:{probe}") as sandbox:
         return attack_tools(program(tools), sandbox, orders=Orders(seed=1, examples=4))
 
 
-def outcomes(matrix: Matrix) -> dict[tuple[str, str], str]:
+def outcomes(matrix: ToolMatrix) -> dict[tuple[str, str], str]:
     return {(row.tool, row.question.name): f"{row.verdict.outcome}: {row.verdict.why}" for row in matrix.rows}
 
 
@@ -117,23 +117,23 @@ def outcomes(matrix: Matrix) -> dict[tuple[str, str], str]:
 
 
 @pytest.fixture(scope="module")
-def bad() -> Matrix:
+def bad() -> ToolMatrix:
     return campaign({name: spec for name, (spec, _) in BAD.items()} | UNSEEN, "bad")
 
 
 @pytest.mark.slow
-def test_every_planted_mistake_is_found_and_nothing_else_is_said_of_it(bad: Matrix) -> None:
+def test_every_planted_mistake_is_found_and_nothing_else_is_said_of_it(bad: ToolMatrix) -> None:
     found: dict[str, set[str]] = {name: set() for name in BAD}
-    for row in bad.of(Outcome.BREACHED):
+    for row in bad.of(ToolOutcome.BREACHED):
         found[row.tool].add(row.question.name)
         assert row.verdict.story, "a breach has its case"
     assert found == {name: questions for name, (_, questions) in BAD.items()}
-    assert not bad.of(Outcome.UNCONFIRMED)
+    assert not bad.of(ToolOutcome.UNCONFIRMED)
     assert {question.name for question in QUESTIONS} == set().union(*found.values()), "each question finds something"
 
 
 @pytest.mark.slow
-def test_what_a_process_or_c_does_is_not_observed(bad: Matrix) -> None:
+def test_what_a_process_or_c_does_is_not_observed(bad: ToolMatrix) -> None:
     rows = outcomes(bad)
     assert rows["runs_a_program", "read-writes-nothing"].startswith("not_observed: it starts a process")
     assert rows["calls_c", "read-writes-nothing"].startswith("not_observed: it leaves Python for C")

@@ -12,7 +12,7 @@ from stepward.validator.cli.output import json_of, progress_bar
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
-    from stepward.sabotage.real.campaign import Matrix, Orders
+    from stepward.sabotage.real.campaign import Orders, ToolMatrix
     from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
 
@@ -48,17 +48,17 @@ def attack_real_tools(program: Program, policies: Sequence[Policy], options: dic
     """Call the tools, print the results, and return the exit status."""
     matrix = _matrix(program, policies, options, orders)
     _print_matrix(matrix, options)
-    from stepward.sabotage.real.study import Outcome
+    from stepward.sabotage.real.study import ToolOutcome
 
-    if matrix.of(Outcome.BREACHED):
+    if matrix.of(ToolOutcome.BREACHED):
         return BREACHED
-    if matrix.of(Outcome.UNCONFIRMED):
+    if matrix.of(ToolOutcome.UNCONFIRMED):
         return UNCONFIRMED
-    open_ones = matrix.of(Outcome.NOT_RUN) + matrix.of(Outcome.NOT_OBSERVED)
+    open_ones = matrix.of(ToolOutcome.NOT_RUN) + matrix.of(ToolOutcome.NOT_OBSERVED)
     return NOT_ALL_RAN if options["require_all"] and open_ones else 0
 
 
-def _matrix(program: Program, policies: Sequence[Policy], options: dict[str, Any], orders: Orders) -> Matrix:
+def _matrix(program: Program, policies: Sequence[Policy], options: dict[str, Any], orders: Orders) -> ToolMatrix:
     from hypothesis.errors import Unsatisfiable
 
     from stepward.sabotage.real.campaign import attack_tools
@@ -100,7 +100,7 @@ def _probe(name: str | None) -> str | None:
     return f"{located(module)}:{function}"
 
 
-def _print_matrix(matrix: Matrix, options: dict[str, Any]) -> None:
+def _print_matrix(matrix: ToolMatrix, options: dict[str, Any]) -> None:
     from stepward.validator.report.real_tools import to_data, to_junit, to_text
 
     formats: dict[str, Callable[[bool], str]] = {

@@ -31,14 +31,14 @@ _OPERATORS: Final = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateVerdict:
     """The answer of the gate, in the form for models; `program` is the text of an accepted program, else empty."""
 
     answer: str
     program: str = ""
 
 
-async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
+async def verdict_on(brief: Brief, reply: str, gate: Gate) -> GateVerdict:
     """Return the verdict on the reply of a model.
 
     An accepted program is not the text of the model: it is written anew, with the name of the brief, with the facts of
@@ -47,16 +47,16 @@ async def verdict_on(brief: Brief, reply: str, gate: Gate) -> Verdict:
     try:
         judged = await gate(program_text(reply))
         if judged.program is None:
-            return Verdict(judged.answer)
+            return GateVerdict(judged.answer)
         _require_inputs(judged.program, brief)
         _require_free(judged.program)
         text = completed(judged.program, brief)
         _require_legible(text)
         _require_continuing(text, brief)
         final = await gate(text)
-        return Verdict(final.answer, "" if final.program is None else text)
+        return GateVerdict(final.answer, "" if final.program is None else text)
     except (RunRefused, RequestRefused) as error:
-        return Verdict(f"refused: {error}\n{f'change: {error.help}' if error.help else ''}\n")
+        return GateVerdict(f"refused: {error}\n{f'change: {error.help}' if error.help else ''}\n")
 
 
 def completed(program: Program, brief: Brief) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stepward.sabotage.campaign import Matrix, Row
 
 
-class Verdict(StrEnum):
+class ReleaseVerdict(StrEnum):
     """What a campaign means for a release."""
 
     RELEASE = "release"
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 class Decision(NamedTuple):
     """A verdict with its reasons, in words."""
 
-    verdict: Verdict
+    verdict: ReleaseVerdict
     reasons: tuple[str, ...]
 
 
@@ -69,9 +69,9 @@ class NotRun(NamedTuple):
 _SOUND: Final = "nothing broke"
 
 _MEANS: Final = {
-    Verdict.RELEASE: "release `{}`",
-    Verdict.REFUSE: "do not release `{}`",
-    Verdict.UNKNOWN: "not known whether to release `{}`",
+    ReleaseVerdict.RELEASE: "release `{}`",
+    ReleaseVerdict.REFUSE: "do not release `{}`",
+    ReleaseVerdict.UNKNOWN: "not known whether to release `{}`",
 }
 
 
@@ -85,7 +85,7 @@ def decide(matrix: Matrix) -> Decision:
         broken = dict.fromkeys(Invariant[script.invariant.upper()].value for script in matrix.breaches)
         promises = "; ".join(broken)
         breaches = counted(len(matrix.breaches), "attack")
-        return Decision(Verdict.REFUSE, (f"{breaches} broke what the machine promises: {promises}",))
+        return Decision(ReleaseVerdict.REFUSE, (f"{breaches} broke what the machine promises: {promises}",))
     reasons = NotRun.of(matrix.rows).open_words()
     if matrix.unconfirmed:
         reasons.insert(0, f"{counted(len(matrix.unconfirmed), 'breach', 'breaches')} did not show again")
@@ -95,8 +95,8 @@ def decide(matrix: Matrix) -> Decision:
         were = "was" if len(matrix.rows) == 1 else "were"
         reasons.append(f"only {len(matrix.rows)} of {len(ATTACKS)} attacks {were} asked for")
     if reasons:
-        return Decision(Verdict.UNKNOWN, tuple(reasons))
-    return Decision(Verdict.RELEASE, ("nothing broke, and every attack that applies to it ran",))
+        return Decision(ReleaseVerdict.UNKNOWN, tuple(reasons))
+    return Decision(ReleaseVerdict.RELEASE, ("nothing broke, and every attack that applies to it ran",))
 
 
 def decision_words(decision: Decision, program: str) -> str:

@@ -32,7 +32,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ExcerptRow:
     """One row of an excerpt: the number of the line, or empty, and the text beside it.
 
     `kind` is for its color: source, primary or secondary mark, or gap.
@@ -43,7 +43,7 @@ class Row:
     kind: str
 
 
-def excerpt(lines: Sequence[str], marks: list[Mark]) -> Iterator[Row]:
+def excerpt(lines: Sequence[str], marks: list[Mark]) -> Iterator[ExcerptRow]:
     """Yield the lines of a source that have marks, each mark below its line, and the few lines between them."""
     shown = sorted({mark.span.line for mark in marks if mark.span.line <= len(lines)})
     before: int | None = None
@@ -59,16 +59,16 @@ def excerpt(lines: Sequence[str], marks: list[Mark]) -> Iterator[Row]:
         before = line
 
 
-def _between(lines: Sequence[str], before: int, line: int) -> Iterator[Row]:
+def _between(lines: Sequence[str], before: int, line: int) -> Iterator[ExcerptRow]:
     if line - before - 1 > MAX_GAP:
-        yield Row("...", "", "gap")
+        yield ExcerptRow("...", "", "gap")
         return
     for number in range(before + 1, line):
         cells = _Cells(lines[number - 1][:_LONG].rstrip("\r"))
-        yield Row(str(number), _shown(cells, 0, min(cells.total, MAX_WIDTH)), "source")
+        yield ExcerptRow(str(number), _shown(cells, 0, min(cells.total, MAX_WIDTH)), "source")
 
 
-def _marked(text: str, number: int, marks: list[Mark]) -> Iterator[Row]:
+def _marked(text: str, number: int, marks: list[Mark]) -> Iterator[ExcerptRow]:
     cells = _Cells(text)
     right = -1
     for position, mark in enumerate(marks):
@@ -79,10 +79,10 @@ def _marked(text: str, number: int, marks: list[Mark]) -> Iterator[Row]:
             left, right = _part(
                 cells.total, start, max(other for other in ends if other <= max(end, start + MAX_WIDTH // 2))
             )
-            yield Row(str(number), _shown(cells, left, right), "source")
+            yield ExcerptRow(str(number), _shown(cells, left, right), "source")
         sign, kind = ("^", "primary") if mark.is_primary else ("-", "secondary")
         words = f" {safe(mark.text)}" if mark.text else ""
-        yield Row("", " " * (start - left) + sign * (min(end, right) - start) + words, kind)
+        yield ExcerptRow("", " " * (start - left) + sign * (min(end, right) - start) + words, kind)
 
 
 def _neighbourhood(text: str, mark: Mark) -> tuple[str, int, list[Mark]]:

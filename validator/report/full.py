@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.findings import Finding, Label, Move
-from stepward.validator.report.excerpt import Mark, Row, excerpt
+from stepward.validator.report.excerpt import ExcerptRow, Mark, excerpt
 from stepward.validator.report.text import counted, file_of, position, safe, summary, values_of
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ def _block(finding: Finding, lines: _Lines, paint: _Paint, values: list[str]) ->
             yield from _note(label, finding, lines, paint)
 
 
-def _gutter(rows: list[Row]) -> int:
+def _gutter(rows: list[ExcerptRow]) -> int:
     return max((len(row.number) for row in rows if row.kind == "source"), default=1)
 
 
-def _located(where: str, rows: list[Row], severity: str, paint: _Paint) -> Iterator[str]:
+def _located(where: str, rows: list[ExcerptRow], severity: str, paint: _Paint) -> Iterator[str]:
     """Yield a line with the location, and the excerpt, if there is one."""
     gutter = _gutter(rows)
     margin = " " * gutter
@@ -113,7 +113,7 @@ def _is_near(label: Label, finding: Finding) -> bool:
     return abs(label.span.line - finding.span.line) <= _NEAR
 
 
-def _painted(row: Row, gutter: int, severity: str, paint: _Paint) -> str:
+def _painted(row: ExcerptRow, gutter: int, severity: str, paint: _Paint) -> str:
     if row.kind == "gap":
         return paint("frame", row.number)
     frame = paint("frame", f"{row.number:>{gutter}} |")

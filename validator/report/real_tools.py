@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.sabotage.real.questions import QUESTIONS
-from stepward.sabotage.real.study import Outcome
+from stepward.sabotage.real.study import ToolOutcome
 from stepward.validator.report.junit import Mark, Test, suites
 from stepward.validator.report.table import Column, render
 from stepward.validator.report.text import counted, safe
 
 if TYPE_CHECKING:
-    from stepward.sabotage.real.campaign import Matrix, Row
+    from stepward.sabotage.real.campaign import ToolMatrix, ToolRow
 
 VERSION: Final = 1
 
 
-def to_text(matrix: Matrix, *, details: bool = False, color: bool = False) -> str:
+def to_text(matrix: ToolMatrix, *, details: bool = False, color: bool = False) -> str:
     """Return the matrix of tools and questions, every breach with its story, what was not observed, and a summary.
 
     `details` adds the reason of every outcome.
@@ -28,15 +28,15 @@ def to_text(matrix: Matrix, *, details: bool = False, color: bool = False) -> st
     cells = {(row.tool, row.question.name): _words(row) for row in matrix.rows}
     rows = [[tool, *(cells.get((tool, question.name), "-") for question in questions)] for tool in tools]
     text = render(columns, rows, color=color) + "\n" if rows else ""
-    for row in (*matrix.of(Outcome.BREACHED), *matrix.of(Outcome.UNCONFIRMED)):
+    for row in (*matrix.of(ToolOutcome.BREACHED), *matrix.of(ToolOutcome.UNCONFIRMED)):
         text += _breach(row) + "\n"
-    shown = (Outcome.NOT_OBSERVED, Outcome.NOT_RUN, *([Outcome.HELD] if details else []))
+    shown = (ToolOutcome.NOT_OBSERVED, ToolOutcome.NOT_RUN, *([ToolOutcome.HELD] if details else []))
     for outcome in shown:
         text += _reasons(matrix.of(outcome))
     return f"{text}{_summary(matrix)}\n"
 
 
-def _reasons(rows: Sequence[Row]) -> str:
+def _reasons(rows: Sequence[ToolRow]) -> str:
     """Return the reasons of outcomes, each with the questions that have it."""
     alike: dict[str, dict[str, list[str]]] = {}
     for row in rows:
@@ -48,11 +48,11 @@ def _reasons(rows: Sequence[Row]) -> str:
     return text
 
 
-def _words(row: Row) -> str:
+def _words(row: ToolRow) -> str:
     return str(row.verdict.outcome).replace("_", " ")
 
 
-def _breach(row: Row) -> str:
+def _breach(row: ToolRow) -> str:
     question, verdict = row.question, row.verdict
     lines = [
         f"{_words(row)}[{question.name}] `{row.tool}`: {verdict.why}",
@@ -64,21 +64,21 @@ def _breach(row: Row) -> str:
     return "".join(f"{safe(line)}\n" for line in lines if line)
 
 
-def _summary(matrix: Matrix) -> str:
-    broken = len(matrix.of(Outcome.BREACHED))
+def _summary(matrix: ToolMatrix) -> str:
+    broken = len(matrix.of(ToolOutcome.BREACHED))
     parts = [counted(broken, "breach", "breaches") if broken else "no breach"]
-    for outcome in (Outcome.UNCONFIRMED, Outcome.NOT_OBSERVED, Outcome.NOT_RUN):
+    for outcome in (ToolOutcome.UNCONFIRMED, ToolOutcome.NOT_OBSERVED, ToolOutcome.NOT_RUN):
         if matrix.of(outcome):
             parts.append(f"{len(matrix.of(outcome))} {outcome.replace('_', ' ')}")
     tools = counted(len({row.tool for row in matrix.rows}), "tool")
     return (
-        f"{', '.join(parts)}: {len(matrix.of(Outcome.HELD))} of {counted(len(matrix.rows), 'question')} held,"
+        f"{', '.join(parts)}: {len(matrix.of(ToolOutcome.HELD))} of {counted(len(matrix.rows), 'question')} held,"
         f" {tools} of `{safe(matrix.program)}`, {counted(sum(row.cases for row in matrix.rows), 'case')}"
         f" in {matrix.seconds:.1f} s, seed {matrix.orders.seed}"
     )
 
 
-def to_data(matrix: Matrix) -> dict[str, Any]:
+def to_data(matrix: ToolMatrix) -> dict[str, Any]:
     """Return the matrix as plain data for JSON."""
     return {
         "version": VERSION,
@@ -89,14 +89,14 @@ def to_data(matrix: Matrix) -> dict[str, Any]:
         "questions": [_row_data(row) for row in matrix.rows],
         "summary": {
             "questions": len(matrix.rows),
-            **{str(outcome): len(matrix.of(outcome)) for outcome in Outcome},
+            **{str(outcome): len(matrix.of(outcome)) for outcome in ToolOutcome},
             "cases": sum(row.cases for row in matrix.rows),
             "seconds": round(matrix.seconds, 3),
         },
     }
 
 
-def _row_data(row: Row) -> dict[str, Any]:
+def _row_data(row: ToolRow) -> dict[str, Any]:
     return {
         "tool": row.tool,
         "name": row.question.name,
@@ -110,7 +110,7 @@ def _row_data(row: Row) -> dict[str, Any]:
     }
 
 
-def to_junit(matrix: Matrix) -> str:
+def to_junit(matrix: ToolMatrix) -> str:
     """Return the matrix as JUnit's XML: a suite for each tool, a test for each question."""
     tools: dict[str, list[Test]] = {}
     for row in matrix.rows:
@@ -118,14 +118,14 @@ def to_junit(matrix: Matrix) -> str:
     return suites("stepward sabotage --call-real-tools", tools)
 
 
-def _marks(row: Row) -> Iterator[Mark]:
+def _marks(row: ToolRow) -> Iterator[Mark]:
     name, verdict = row.question.name, row.verdict
     match verdict.outcome:
-        case Outcome.BREACHED:
+        case ToolOutcome.BREACHED:
             yield Mark("failure", verdict.why, name, verdict.story)
-        case Outcome.UNCONFIRMED:
+        case ToolOutcome.UNCONFIRMED:
             yield Mark("error", f"a fresh process could not repeat it: {verdict.why}", name)
-        case Outcome.NOT_OBSERVED | Outcome.NOT_RUN:
+        case ToolOutcome.NOT_OBSERVED | ToolOutcome.NOT_RUN:
             yield Mark("skipped", f"{_words(row)}: {verdict.why}")
-        case Outcome.HELD:
+        case ToolOutcome.HELD:
             pass

@@ -22,7 +22,7 @@ from stepward.vm.machine.events import IDLE, Call, Calls, Event, Result, entry_o
 from stepward.vm.machine.forks import within
 from stepward.vm.machine.history import checked_records, require_head
 from stepward.vm.machine.holding import count, is_held, look, was_closed
-from stepward.vm.machine.keeping import UNDER_WAY, Abandoned, Part
+from stepward.vm.machine.keeping import UNDER_WAY, Abandoned, PartUnderWay
 from stepward.vm.machine.keys import FrameName, Token, idempotency_key, stored_token, token_reference
 from stepward.vm.machine.known import Known, brings_output
 from stepward.vm.machine.memory import Memory
@@ -76,7 +76,7 @@ class Driver:
         self.most = 0
         """Bytes that an output may have, once the run is driven."""
         self.secrets: dict[str, bytes] = {}
-        self.under_way: dict[tuple[FrameName, int], tuple[list[Part], float | None]] = {}
+        self.under_way: dict[tuple[FrameName, int], tuple[list[PartUnderWay], float | None]] = {}
         self._intended: set[tuple[str, FrameName]] = set()
         """The calls with an intent that have not started yet."""
         self._last = last
@@ -318,7 +318,7 @@ class Driver:
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
             started = await self._require_lease()
-        parts: list[Part] | None = [] if plan.is_durable else None
+        parts: list[PartUnderWay] | None = [] if plan.is_durable else None
         UNDER_WAY.set(parts)
         if parts is not None:
             self.under_way[frame, sub] = (parts, None if plan.timeout is None else time.monotonic() + plan.timeout)

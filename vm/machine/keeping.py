@@ -18,7 +18,7 @@ from stepward.vm.journal.store import Journal, JournalError, Lease, LeaseLost
 from stepward.vm.machine.clock import Clock
 
 
-class Part:
+class PartUnderWay:
     """A part of a call that is under way: a lock that is held until it ends, as a `threading.Event` takes longer."""
 
     __slots__ = ("_lock",)
@@ -41,14 +41,14 @@ class Part:
             self._lock.release()
 
 
-UNDER_WAY: Final[ContextVar[list[Part] | None]] = ContextVar("stepward_at_it", default=None)
+UNDER_WAY: Final[ContextVar[list[PartUnderWay] | None]] = ContextVar("stepward_at_it", default=None)
 """The parts of the present call that are under way."""
 
 
 class Abandoned(NamedTuple):
     """A call of an interrupted caller: it is over when all of `done` have ended, or at the monotonic time `until`."""
 
-    done: tuple[Part, ...]
+    done: tuple[PartUnderWay, ...]
     until: float | None
 
     @property
@@ -63,7 +63,7 @@ def begin() -> Callable[[], None]:
     known = UNDER_WAY.get()
     if known is None:
         return _nothing
-    part = Part()
+    part = PartUnderWay()
     known.append(part)
     return part.set
 

@@ -24,7 +24,7 @@ _PLAIN: Final = "xyzabcdefghijklmnopqrstuvw0123456789XYZABCDEFGHIJKLMNOPQRSTUVW 
 """Preferred characters of examples, best first."""
 
 
-class TooLarge(Exception):  # noqa: N818 - no error: it is not decided here
+class AutomatonTooLarge(Exception):  # noqa: N818 - no error: it is not decided here
     """An automaton has too many states, or a pattern has a part that its tree does not describe."""
 
 
@@ -73,7 +73,7 @@ def _sets(tree: Node) -> Iterator[Ranges]:
         case Repeat(part=part):
             yield from _sets(part)
         case Opaque():
-            raise TooLarge
+            raise AutomatonTooLarge
 
 
 def _example(spans: list[tuple[int, int]]) -> tuple[int, str]:
@@ -106,7 +106,7 @@ class _Nfa:
 
     def _append(self, nfa_state: _NfaState) -> int:
         if len(self.states) >= MAX_NFA_STATES:
-            raise TooLarge
+            raise AutomatonTooLarge
         self.states.append(nfa_state)
         return len(self.states) - 1
 
@@ -126,7 +126,7 @@ class _Nfa:
             case Repeat(part=part, low=low, high=high):
                 return self._repeat(part, low, high, then)
             case Opaque():
-                raise TooLarge
+                raise AutomatonTooLarge
 
     def _repeat(self, part: Node, low: int, high: int | None, then: int) -> int:
         if high is None:
@@ -197,7 +197,7 @@ class Automaton:
 
     def _add(self, reached: frozenset[int] | None, *, is_start: bool) -> int:
         if len(self._subsets) >= MAX_STATES:
-            raise TooLarge
+            raise AutomatonTooLarge
         found = reached is None
         number = len(self._subsets)
         self._subsets.append((reached or frozenset(), is_start))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from stepward.vm.patterns.automaton import DEAD, START, Automaton, Letters, TooLarge, letters_of
+from stepward.vm.patterns.automaton import DEAD, START, Automaton, AutomatonTooLarge, Letters, letters_of
 from stepward.vm.patterns.matching import PythonPattern
 from stepward.vm.patterns.syntax import Node, PatternError, parse
 
@@ -94,7 +94,7 @@ class Product:
                     yield Seen(found, length, state, origins, self.letters)
                 steps += size
                 if steps > MAX_STEPS:
-                    raise TooLarge
+                    raise AutomatonTooLarge
                 if length == self.longest:
                     continue
                 states = state[:-1]
@@ -138,7 +138,7 @@ def _is_found(pattern: str | None, longest: int | None, other: str) -> bool:
         return False
     try:
         return all(seen.found[-1] for seen in Product(known, needed=len(known) - 1, longest=longest).search())
-    except TooLarge:
+    except AutomatonTooLarge:
         return False
 
 
@@ -151,7 +151,7 @@ def _is_short(pattern: str | None, longest: int | None, most: int | None) -> boo
     try:
         product = Product([tree], needed=1, counted=most + 1, longest=longest)
         return all(seen.length <= most for seen in product.search())
-    except TooLarge:
+    except AutomatonTooLarge:
         return False
 
 
@@ -165,7 +165,7 @@ def shortest(pattern: str, longest: int | None = None, most: int = 4) -> tuple[s
             found.append(seen.text)
             if len(found) == most:
                 break
-    except TooLarge:
+    except AutomatonTooLarge:
         pass
     return tuple(found)
 
@@ -175,7 +175,7 @@ def is_empty(pattern: str, longest: int | None) -> bool:
     tree = tree_of(pattern)
     try:
         return tree is not None and not any(True for _ in Product([tree], needed=1, longest=longest).search())
-    except TooLarge:
+    except AutomatonTooLarge:
         return False
 
 
@@ -188,6 +188,6 @@ def lengths_of(pattern: str) -> tuple[int, int | None]:
         sizes = [seen.length for seen in Product([tree], needed=1, counted=MAX_COUNTED).search()] if tree else []
         if sizes:
             least, most = sizes[0], sizes[-1] if sizes[-1] < MAX_COUNTED else None
-    except TooLarge:
+    except AutomatonTooLarge:
         pass
     return least, most

@@ -14,7 +14,7 @@ from stepward.sabotage.playing.case import KEY_SEED
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.world import TooLate
 from stepward.sabotage.recorded.shared.environment import Environment, Process
-from stepward.sabotage.recorded.shared.given import Table, finds_nothing
+from stepward.sabotage.recorded.shared.given import ReplyTable, finds_nothing
 from stepward.vm import InDoubt, ModelReply, Policy, Program, Run, SigningKey, Suspend, ToolContext
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.records import read_record
@@ -337,4 +337,4 @@ def afterwards(story: Story, number: int) -> None:
 
 def with_cache(story: Story) -> None:
     """Give the machines a cache of replies."""
-    story.more["cache"] = Table()
+    story.more["cache"] = ReplyTable()

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Final
 
 from stepward.sabotage.recorded.histories.kit import Story
-from stepward.sabotage.recorded.shared.given import Table
+from stepward.sabotage.recorded.shared.given import ReplyTable
 
 _TEXT: Final = {"type": "string"}
 _SECRET: Final = {"type": "string", "sensitive": True}
@@ -288,7 +288,7 @@ KEPT: Final = tuple((at, twice) for at in range(len(_ASKED)) for twice in (False
 def kept(story: Story, at: int, twice: bool, run: str) -> None:
     """Ask a model for a reply, which may be kept, and ask it again in another run, another visit or another program."""
     more, replies = _ASKED[at]
-    story.more["cache"] = table = Table()
+    story.more["cache"] = table = ReplyTable()
     think = {"id": "think", "type": "llm", "prompt": "go", "cache": True, "max_visits": 2, "next_step": "more", **more}
     loop = {"id": "more", "type": "set", "set": {"n": "$n + 1"}, "next_step": "on"}
     steps = [

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Final
 
 from stepward.sabotage.recorded.histories.kit import Story, afterwards
-from stepward.sabotage.recorded.shared.given import Table
+from stepward.sabotage.recorded.shared.given import ReplyTable
 from stepward.vm.machine.authority import Envelope
 from stepward.vm.machine.state import Limits
 
@@ -317,7 +317,7 @@ SETTINGS: Final[Sequence[Mapping[str, Any]]] = (
 
 def caches(story: Story, number: int) -> None:
     """Ask every question of its own settings twice; and show the keys under which the replies are kept."""
-    table = Table()
+    table = ReplyTable()
     story.more["cache"] = table
     for at, settings in enumerate(SETTINGS[8 * number : 8 * number + 9]):
         step = {"id": "think", "type": "llm", "prompt": "well?", "cache": True, **settings}

@@ -15,7 +15,7 @@ from stepward.sabotage.playing.case import KEY_SEED
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.operations.showing import show_store
 from stepward.sabotage.recorded.shared.environment import Environment, Process, SceneProgram
-from stepward.sabotage.recorded.shared.given import Table, finds_errors, finds_nothing, many_values
+from stepward.sabotage.recorded.shared.given import ReplyTable, finds_errors, finds_nothing, many_values
 from stepward.vm import Policy, Program, Run, SigningKey
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.signing import VerifyKey
@@ -76,7 +76,7 @@ class _Scene:
         """What was read of each run last."""
         self.tokens: list[str] = []
         self.copy = env.new_store()
-        self.cache = Table() if self.chance.random() < 0.5 else None
+        self.cache = ReplyTable() if self.chance.random() < 0.5 else None
         env.meanwhile = self._meanwhile
 
     def play(self) -> None:

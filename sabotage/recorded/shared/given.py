@@ -10,7 +10,7 @@ from stepward.sabotage.drawn.machine import DrawnCase
 from stepward.vm import Policy, Program
 
 
-class Table:
+class ReplyTable:
     """A cache of replies that keeps what it is given."""
 
     def __init__(self) -> None:

@@ -145,10 +145,10 @@ def test_a_used_up_budget_is_told() -> None:
 
 def test_a_program_that_is_not_accepted_any_more_is_neither_shown_nor_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from stepward.validator.planner import loop
-    from stepward.validator.planner.verdicts import Verdict
+    from stepward.validator.planner.verdicts import GateVerdict
 
-    async def forged(*_: Any) -> Verdict:
-        return Verdict("accepted", WRONG)
+    async def forged(*_: Any) -> GateVerdict:
+        return GateVerdict("accepted", WRONG)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "verdict_on", forged)

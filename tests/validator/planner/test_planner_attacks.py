@@ -407,10 +407,10 @@ def test_a_program_that_somebody_wrote_into_a_journal_is_not_returned(
 ) -> None:
     """The run claims that the gate has accepted it: the journal is not believed."""
     from stepward.validator.planner import loop
-    from stepward.validator.planner.verdicts import Verdict
+    from stepward.validator.planner.verdicts import GateVerdict
 
-    async def forged(*_: Any) -> Verdict:
-        return Verdict("accepted", text)
+    async def forged(*_: Any) -> GateVerdict:
+        return GateVerdict("accepted", text)
 
     journal = MemoryJournal()
     with monkeypatch.context() as patch:

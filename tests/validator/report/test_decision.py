@@ -11,7 +11,7 @@ from stepward.sabotage.campaign import LEFT_OUT, Matrix, Row
 from stepward.sabotage.campaigns.script import Script
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.registry import ATTACKS
-from stepward.validator.report.decision import Verdict, decide, decision_words
+from stepward.validator.report.decision import ReleaseVerdict, decide, decision_words
 
 RAN = {"outcomes": {Outcome.BLOCKED: 3}}
 
@@ -34,36 +34,48 @@ ONCE, KEPT = script(Invariant.ONCE), script(Invariant.KEPT)
 LOOKED = {"outcomes": {Outcome.NOT_APPLICABLE: 4}}
 ASKED = f"only 5 of {len(ATTACKS)} attacks were asked for"
 
-CASES: list[tuple[Matrix, Verdict, str]] = [
-    (matrix({}), Verdict.RELEASE, "release `p`: nothing broke, and every attack that applies to it ran"),
-    (matrix({0: {"misses": "there is no loop"}, 1: {"misses": LEFT_OUT}}), Verdict.RELEASE, "release `p`: "),
-    (matrix({0: {}}), Verdict.UNKNOWN, "nothing broke, but 1 attack did not get its turn"),
-    (matrix({0: {}, 1: {}}), Verdict.UNKNOWN, "nothing broke, but 2 attacks did not get their turn"),
-    (matrix({0: {"lost": 2}}), Verdict.UNKNOWN, "but the workers died that played 1 attack"),
-    (matrix({0: LOOKED}), Verdict.UNKNOWN, "nothing broke, but no run came to what 1 attack needs"),
-    (matrix({0: LOOKED, 1: {}}), Verdict.UNKNOWN, "but 1 attack did not get its turn, and no run came to what 1"),
-    (matrix({}, number=5), Verdict.UNKNOWN, f"not known whether to release `p`: nothing broke, but {ASKED}"),
-    (matrix({place: {} for place in range(len(ATTACKS))}), Verdict.UNKNOWN, "nothing ran, and "),
-    (matrix({place: {"misses": "no"} for place in range(5)}, number=5), Verdict.UNKNOWN, "nothing ran, and only 5 of"),
-    (matrix({place: {"misses": "no"} for place in range(len(ATTACKS))}), Verdict.UNKNOWN, "`p`: nothing ran"),
-    (matrix({0: {**RAN, "unconfirmed": ONCE}}), Verdict.UNKNOWN, "release `p`: 1 breach did not show again"),
-    (matrix({0: {**RAN, "unconfirmed": ONCE}, 1: {}}), Verdict.UNKNOWN, "1 breach did not show again, and 1 attack"),
+CASES: list[tuple[Matrix, ReleaseVerdict, str]] = [
+    (matrix({}), ReleaseVerdict.RELEASE, "release `p`: nothing broke, and every attack that applies to it ran"),
+    (matrix({0: {"misses": "there is no loop"}, 1: {"misses": LEFT_OUT}}), ReleaseVerdict.RELEASE, "release `p`: "),
+    (matrix({0: {}}), ReleaseVerdict.UNKNOWN, "nothing broke, but 1 attack did not get its turn"),
+    (matrix({0: {}, 1: {}}), ReleaseVerdict.UNKNOWN, "nothing broke, but 2 attacks did not get their turn"),
+    (matrix({0: {"lost": 2}}), ReleaseVerdict.UNKNOWN, "but the workers died that played 1 attack"),
+    (matrix({0: LOOKED}), ReleaseVerdict.UNKNOWN, "nothing broke, but no run came to what 1 attack needs"),
+    (
+        matrix({0: LOOKED, 1: {}}),
+        ReleaseVerdict.UNKNOWN,
+        "but 1 attack did not get its turn, and no run came to what 1",
+    ),
+    (matrix({}, number=5), ReleaseVerdict.UNKNOWN, f"not known whether to release `p`: nothing broke, but {ASKED}"),
+    (matrix({place: {} for place in range(len(ATTACKS))}), ReleaseVerdict.UNKNOWN, "nothing ran, and "),
+    (
+        matrix({place: {"misses": "no"} for place in range(5)}, number=5),
+        ReleaseVerdict.UNKNOWN,
+        "nothing ran, and only 5 of",
+    ),
+    (matrix({place: {"misses": "no"} for place in range(len(ATTACKS))}), ReleaseVerdict.UNKNOWN, "`p`: nothing ran"),
+    (matrix({0: {**RAN, "unconfirmed": ONCE}}), ReleaseVerdict.UNKNOWN, "release `p`: 1 breach did not show again"),
+    (
+        matrix({0: {**RAN, "unconfirmed": ONCE}, 1: {}}),
+        ReleaseVerdict.UNKNOWN,
+        "1 breach did not show again, and 1 attack",
+    ),
     (
         matrix({0: {**RAN, "breach": ONCE}}),
-        Verdict.REFUSE,
+        ReleaseVerdict.REFUSE,
         "do not release `p`: 1 attack broke what the machine promis",
     ),
-    (matrix({0: {**RAN, "breach": ONCE}, 1: {}}), Verdict.REFUSE, f": {Invariant.ONCE.value}"),
+    (matrix({0: {**RAN, "breach": ONCE}, 1: {}}), ReleaseVerdict.REFUSE, f": {Invariant.ONCE.value}"),
     (
         matrix({0: {**RAN, "breach": ONCE}, 1: {**RAN, "breach": KEPT}, 2: {**RAN, "breach": ONCE}}, number=5),
-        Verdict.REFUSE,
+        ReleaseVerdict.REFUSE,
         f"`p`: 3 attacks broke what the machine promises: {Invariant.ONCE.value}; {Invariant.KEPT.value}",
     ),
 ]
 
 
 @pytest.mark.parametrize(("found", "verdict", "words"), CASES)
-def test_a_campaign_has_a_verdict_with_its_reasons(found: Matrix, verdict: Verdict, words: str) -> None:
+def test_a_campaign_has_a_verdict_with_its_reasons(found: Matrix, verdict: ReleaseVerdict, words: str) -> None:
     decision = decide(found)
     assert decision.verdict is verdict
     assert words in decision_words(decision, found.program)

@@ -241,7 +241,7 @@ def owes_nothing(state: State) -> int:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_the_machine_that_pays_for_no_sibling_is_found(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "owed", owes_nothing)
+    monkeypatch.setattr(decide, "unpaid_attempts", owes_nothing)
     assert any(wrong_with(PLACES[place]("a call", two), 3) for two in SPENDING)
 
 
@@ -296,7 +296,7 @@ def test_the_run_of_a_machine_that_paid_for_no_sibling_is_still_replayed(monkeyp
     program = made(steps, guardrails=rules, max_steps=5)
     tools = Paced("a", b1=9, c1=9)
     with monkeypatch.context() as patch:
-        patch.setattr(decide, "owed", owes_nothing)
+        patch.setattr(decide, "unpaid_attempts", owes_nothing)
         before, _, journal = recorded(tools, program)
     now, _, _ = recorded(tools, program)
     assert (before.reason, now.reason) == ("guardrail", "max_steps")

@@ -17,7 +17,7 @@ from stepward.validator.engine.values.texts import Atom
 from stepward.validator.recheck.languages import covers, may_match
 from stepward.vm.language.types import TypeSpec, implies, refusal
 from stepward.vm.patterns import automaton, charsets, languages
-from stepward.vm.patterns.automaton import START, Automaton, TooLarge, letters_of
+from stepward.vm.patterns.automaton import START, Automaton, AutomatonTooLarge, letters_of
 from stepward.vm.patterns.languages import is_within, lengths_of, shortest
 from stepward.vm.patterns.matching import matches
 from stepward.vm.patterns.syntax import PatternError, parse
@@ -92,7 +92,7 @@ def disagreement(seed: int, number: int) -> str | None:
         try:
             letters = letters_of([tree])
             built = Automaton(tree, letters)
-        except TooLarge:
+        except AutomatonTooLarge:
             continue
         known = compiled(pattern)
         for text in texts(rng, 30):
@@ -335,5 +335,5 @@ def test_a_bound_on_states_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automaton, "MAX_STATES", 5)
     tree = parse("^abcdefgh$")
     built = Automaton(tree, letters_of([tree]))
-    with pytest.raises(TooLarge):
+    with pytest.raises(AutomatonTooLarge):
         [built.step(state, letter) for state in range(2, 20) for letter in range(9)]

@@ -15,7 +15,7 @@ from typing import Final
 
 from stepward.validator.engine.values.domains import Form
 from stepward.validator.engine.values.texts import Atom, TextRequirements
-from stepward.vm.patterns.automaton import TooLarge
+from stepward.vm.patterns.automaton import AutomatonTooLarge
 from stepward.vm.patterns.languages import Product, tree_of
 from stepward.vm.patterns.syntax import Anchor, Node, Opaque, literal
 from stepward.vm.patterns.syntax import Sequence as Parts
@@ -69,7 +69,7 @@ def cut_by_automata(
                 found[where] = seen.text
             if len(found) > most:
                 return None
-    except TooLarge:
+    except AutomatonTooLarge:
         return None
     return list(found.values())
 
@@ -111,6 +111,6 @@ def _sought(wanted: TextRequirements, forms: tuple[Form, ...], refused: set[str]
         for seen in Product(trees, needed=needed, counted=counted, longest=min(bounds, default=None)).search():
             if list(seen.found[needed:]) == answers and wanted.length in (None, seen.length):
                 return seen.text
-    except TooLarge:
+    except AutomatonTooLarge:
         pass
     return None
