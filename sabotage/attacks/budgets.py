@@ -236,7 +236,7 @@ class EverythingFails(Attack):
         trial.world.decides.append(decide)
         run = trial.finish()
         case.hold(run.is_over, Invariant.BOUNDS, "a run in which everything fails does not end")
-        return Outcome.ABSORBED if trial.world.asked else Outcome.NOT_APPLICABLE
+        return Outcome.ABSORBED if trial.world.attempts else Outcome.NOT_APPLICABLE
 
 
 class RetriesAfterCrash(Attack):
@@ -261,7 +261,7 @@ class RetriesAfterCrash(Attack):
         target = variant(case.target, f"tried {attempts}", partial(_retry, attempts=attempts))
         calm = Trial(case, target=target, faults=False)
         calm.finish()
-        called = list(dict.fromkeys(asked.asking.call.id for asked in calm.world.asked))
+        called = list(dict.fromkeys(attempt.asking.call.id for attempt in calm.world.attempts))
         case.needs(called)
         # Recovery makes an attempt of an idempotent write again: these come first.
         called.sort(key=lambda one: not (target.calls[one].writes and target.calls[one].is_idempotent))

@@ -207,12 +207,14 @@ class CallerCancelledInTool(Attack):
         return Outcome.BLOCKED
 
     def _recover(self, trial: Trial, call: CallPlan) -> None:
-        case, calls_before = trial.case, len(trial.world.asked)
+        case, calls_before = trial.case, len(trial.world.attempts)
         case.act("a second machine recovers the run")
         try:
             case.do(trial.machine().recover(trial.run))
         except RunBusy:
-            case.hold(len(trial.world.asked) == calls_before, Invariant.ONCE, "a second machine has called something")
+            case.hold(
+                len(trial.world.attempts) == calls_before, Invariant.ONCE, "a second machine has called something"
+            )
             return
         raise Breach(Invariant.DRIVER, f"a second machine was given the run while `{call.id}` is under way")
 

@@ -177,7 +177,7 @@ class KilledWhileDelivering(Attack):
         """Deliver once to count the points, then once for each of them, and twice each time."""
         from hypothesis import strategies as st
 
-        case.choices.made.setdefault("there is an answer in time", True)  # time that passes is no delivery
+        case.choices.decisions.setdefault("there is an answer in time", True)  # time that passes is no delivery
         waits = _stops(case)
         case.needs(waits)
         before = case.pick("deliveries before", st.integers(0, waits - 1))

@@ -189,7 +189,7 @@ def recovered_beside(trial: Trial, machine: Machine, who: str) -> None:
     """Recover a run while somebody drives it. Raises Breach unless that is refused, and nothing happens."""
     case = trial.case
     is_leased = _is_leased(trial)
-    before = (_head(trial), len(trial.world.asked))
+    before = (_head(trial), len(trial.world.attempts))
     case.act(f"{who} recovers the run")
     try:
         case.do(machine.recover(trial.run))
@@ -197,7 +197,7 @@ def recovered_beside(trial: Trial, machine: Machine, who: str) -> None:
         pass
     else:
         case.hold(not is_leased, Invariant.DRIVER, f"a run that somebody drives was given to {who}")
-    now = (_head(trial), len(trial.world.asked))
+    now = (_head(trial), len(trial.world.attempts))
     case.hold(now == before, Invariant.DRIVER, f"{who} went on with a run that somebody drives")
 
 
@@ -217,10 +217,12 @@ class StaleDriver(DriverAttack):
             case.log("its lease ends, and another machine takes the run over")
             trial.oracle.forget()
             ended = trial.carry_on(trial.found() or trial.start())
-            head, calls_before = _head(trial), len(trial.world.asked)
+            head, calls_before = _head(trial), len(trial.world.attempts)
             result = process.go_on()
             case.hold(
-                len(trial.world.asked) == calls_before, Invariant.ONCE, "a driver that was fenced has called something"
+                len(trial.world.attempts) == calls_before,
+                Invariant.ONCE,
+                "a driver that was fenced has called something",
             )
             case.hold(_head(trial) == head, Invariant.DRIVER, "a record of a driver that was fenced has landed")
             is_told = isinstance(result, Run) and result.status == ended.status
@@ -315,10 +317,10 @@ class CancelledAnywhere(DriverAttack):
             outcome = Outcome.ABSORBED
             case.act("somebody cancels the run")
             case.do(trial.machine().cancel(trial.run))
-            length, calls_before = _head(trial).seq, len(trial.world.asked)
+            length, calls_before = _head(trial).seq, len(trial.world.attempts)
             result = process.go_on()
             case.hold(isinstance(result, Run), Invariant.ENDINGS, f"the driver of a cancelled run came to {result}")
-            models = sum(one.asking.call.is_model for one in trial.world.asked[calls_before:])
+            models = sum(one.asking.call.is_model for one in trial.world.attempts[calls_before:])
             is_heard = models <= max(sum(call.is_model for call in step.calls) for step in case.target.plan.steps)
             case.hold(is_heard, Invariant.ENDINGS, f"models were asked {models} times after the run was cancelled")
             late = [
@@ -421,7 +423,7 @@ class _NoRenewal(WatchedStore):
         if self._is_done:
             self.inner.renew(lease, now, ttl)
         if self.asked is None:
-            self.asked = len(self.oracle.world.asked)
+            self.asked = len(self.oracle.world.attempts)
         raise JournalError("the store does not answer")
 
 
@@ -449,7 +451,7 @@ class LeaseNotRenewed(DriverAttack):
             trial.store.renew = original  # type: ignore[method-assign]
             if store.asked is not None:
                 outcome = Outcome.BLOCKED
-                is_kept = store.asked == len(trial.world.asked)
+                is_kept = store.asked == len(trial.world.attempts)
                 case.hold(is_kept, Invariant.DRIVER, "something was called under a lease that was over")
                 is_said = isinstance(result, JournalError) and not isinstance(result, LeaseLost)
                 case.hold(is_said, Invariant.DRIVER, f"the failure of the store was not told, but {result}")

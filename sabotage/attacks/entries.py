@@ -69,7 +69,9 @@ class InputsIllTyped(Attack):
             case.do(trial.machine().run(case.target.program, inputs, run_id=trial.run, by=trial.by))
         except RunRefused:
             is_new = trial.store.inner.head(trial.run) is not None or trial.store.inner.vault.get(trial.run)
-            case.hold(not trial.world.asked and not is_new, Invariant.REFUSAL, "a run that was refused left something")
+            case.hold(
+                not trial.world.attempts and not is_new, Invariant.REFUSAL, "a run that was refused left something"
+            )
             return Outcome.BLOCKED
         raise Breach(Invariant.DATA, "a run started with inputs that are not as its program declares them")
 
@@ -132,7 +134,7 @@ class StrangeRunId(Attack):
         try:
             case.do(trial.machine().run(case.target.program, trial.inputs, run_id=run_id, by=trial.by))
         except RunRefused:
-            case.hold(not trial.world.asked, Invariant.REFUSAL, "a run that was refused called a tool")
+            case.hold(not trial.world.attempts, Invariant.REFUSAL, "a run that was refused called a tool")
             return Outcome.BLOCKED
         raise Breach(Invariant.REFUSAL, f"a run started whose id is or has {how}")
 
@@ -147,7 +149,7 @@ class _Delivered(Attack):
     def _refused(self, trial: Trial, run: Run, what: str, step: str, work: Any) -> None:
         """Check that a delivery is refused, and that only a record of the refusal changes the run."""
         case = trial.case
-        case.act(f"{what} `{step}` with {case.choices.made[self._name(run, step)]}")
+        case.act(f"{what} `{step}` with {case.choices.decisions[self._name(run, step)]}")
         try:
             case.do(work)
         except DeliveryRefused:

@@ -31,24 +31,24 @@ RESULTS: Final = ("success", "failed", "skipped", "again", "doubt", "suspended",
 
 
 class Edit(NamedTuple):
-    """A change of one value in a record: its path of keys and the new value; `gone` removes it."""
+    """A change of one value in a record: its path of keys and the new value; `is_removed` takes it out."""
 
     path: tuple[str, ...]
     value: Any
-    gone: bool = False
+    is_removed: bool = False
 
     @property
     def name(self) -> str:
         """The name of the path in FREE."""
         return ".".join(self.path[:2])
 
-    def made(self, record: Data) -> Data:
+    def applied_to(self, record: Data) -> Data:
         """Return the record with the change."""
         changed = copy.deepcopy(record)
         inner = changed
         for key in self.path[:-1]:
             inner = inner[key]
-        if self.gone:
+        if self.is_removed:
             del inner[self.path[-1]]
         else:
             inner[self.path[-1]] = self.value
@@ -63,13 +63,13 @@ def edits_of(record: Data, steps: tuple[str, ...]) -> Iterator[Edit]:
     for part in ("body", "note"):
         yield Edit((part, "more"), 1)
         for name, value in record[part].items():
-            yield Edit((part, name), None, gone=True)
+            yield Edit((part, name), None, is_removed=True)
             for other in _others(value, steps):
                 yield Edit((part, name), other)
             if isinstance(value, dict):
                 yield Edit((part, name, "more"), 1)
                 for key in value:
-                    yield Edit((part, name, key), None, gone=True)
+                    yield Edit((part, name, key), None, is_removed=True)
                     yield from (Edit((part, name, key), other) for other in _others(value[key], steps))
 
 
@@ -130,7 +130,7 @@ class FieldsEdited(Attack):
         replays = replayer(store, trial.run)
         for seq, edit in case.each("the change is number", changes):
             record = records[seq]
-            changed = [*records[:seq], edit.made(record), *records[seq + 1 :]]
+            changed = [*records[:seq], edit.applied_to(record), *records[seq + 1 :]]
             try:
                 entries = chained(changed[seq:], seq, honest.entries[seq - 1].digest if seq else bytes(32))
             except (KeyError, TypeError, ValueError, AttributeError):
@@ -194,7 +194,7 @@ def _is_free(record: Data, edit: Edit) -> bool:
     if where == "attempt body.kind":  # another answer of the world with the same fields
         return edit.value in ALIKE and record["body"]["kind"] in ALIKE
     if where == "attempt body.unknown":  # only the world knew whether a failed effect may have happened
-        return edit.gone
+        return edit.is_removed
     if where == "intent body.args":  # a sealed value has another reference
         return "#v" in json.dumps(record["body"]["args"])
     if part == "kind":
@@ -273,11 +273,11 @@ class DecisionsRewritten(Attack):
         for seq, record in enumerate(records):
             for edit in edits_of(record, names):
                 if not _is_free(record, edit) and edit.path != ("kind",):
-                    what = "gone" if edit.gone else "changed"
+                    what = "gone" if edit.is_removed else "changed"
                     edits.setdefault((what, record["kind"], *edit.path), []).append((seq, edit))
         for path in case.each("the field", tuple(edits)):
             seq, edit = chance.choice(edits[path])
-            changed = chained([*records[:seq], edit.made(records[seq]), *records[seq + 1 :]])
+            changed = chained([*records[:seq], edit.applied_to(records[seq]), *records[seq + 1 :]])
             last = changed[-1]
             raw_store_of(store).put("run", changed, Head("run", last.seq, last.digest, None), row.status)
             case.count()

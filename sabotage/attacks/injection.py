@@ -71,7 +71,7 @@ def called_tools(case: Case) -> list[CallPlan]:
     trial = Trial(case, faults=False)
     trial.finish()
     case.story.clear()
-    met = {met_call.asking.call.id for met_call in trial.world.asked}
+    met = {met_call.asking.call.id for met_call in trial.world.attempts}
     return [call for call in tools_of(case.target) if call.id in met]
 
 

@@ -37,7 +37,7 @@ class ActorsInAnyOrder(Stateful):
         """Make the moves of a script, one after the other."""
         actors = Actors(case)
         number = 1
-        while (move := case.choices.made.get(f"move {number}")) is not None:
+        while (move := case.choices.decisions.get(f"move {number}")) is not None:
             actors.do(move)
             number += 1
         return _outcome(actors)

@@ -46,7 +46,7 @@ class Sigkill(Attack):
         stride = -(-len(whole.passed) // MOST_KILLS)
         first = case.pick("first point", st.integers(0, stride - 1))
         points = range(first, len(whole.passed), stride)
-        decisions = dict(case.choices.made)
+        decisions = dict(case.choices.decisions)
         with memory_folder() as folder:
             for number in case.each("killed at the point of number", range(len(points))):
                 inner = folder / str(number)

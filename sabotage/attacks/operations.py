@@ -256,7 +256,10 @@ class _Table:
     def answer(self) -> None:
         """Answer a call that waits, or one that does not any more."""
         waiting = [
-            (one, suspended.step) for one in self.book.live() for suspended in one.held if one.leased <= self.book.now
+            (one, suspended.step)
+            for one in self.book.live()
+            for suspended in one.suspended
+            if one.leased <= self.book.now
         ]
         step: str
         if waiting and self.chance.random() < 0.9:
@@ -447,7 +450,7 @@ class _Table:
             tells, expected_words = facts_of(run), expected(one)
             self._hold(tells == expected_words, f"`{one.run}` is {tells}, and not {expected_words}")
             tokens = {suspended.step: suspended.token for suspended in run.suspensions}
-            tokens_due = {suspended.step: self.desk.tokens[one.run, suspended.step] for suspended in one.held}
+            tokens_due = {suspended.step: self.desk.tokens[one.run, suspended.step] for suspended in one.suspended}
             self._hold(
                 tokens == tokens_due, f"the tokens of `{one.run}` are not those of its calls", Invariant.DELIVERY
             )

@@ -189,7 +189,7 @@ class ArgumentOutsideThePolicy(Attack):
         trial.finish()
         if _rejected(trial):
             return Outcome.BLOCKED
-        is_called = any(made_call.asking.call.tool == call.tool for made_call in trial.world.asked)
+        is_called = any(made_call.asking.call.tool == call.tool for made_call in trial.world.attempts)
         return Outcome.ABSORBED if is_called else Outcome.NOT_APPLICABLE
 
 

@@ -30,14 +30,14 @@ AFTER: Final = 86_400_000_000
 class PrunedEdit(NamedTuple):
     """What is done to a pruned run. Without a key it is found `alone`, or by the `receipt` for the end of the run.
 
-    With the key of the machine everything is found. `kept` edits what is kept of the run, given the number of the
-    record that the receipt is for; `said` edits the receipt, and signs it again with the right key.
+    With the key of the machine everything is found. `edit_pruned` edits what is kept of the run, given the number of
+    the record that the receipt is for; `edit_receipt` edits the receipt, and signs it again with the right key.
     """
 
-    kept: Callable[[Pruned, int], Pruned] = lambda kept, _: kept
+    edit_pruned: Callable[[Pruned, int], Pruned] = lambda kept, _: kept
     alone: bool = False
     receipt: bool = False
-    said: Callable[[Receipt], Receipt] | None = None
+    edit_receipt: Callable[[Receipt], Receipt] | None = None
 
 
 def _changed(pruned: Pruned, at: int) -> Pruned:
@@ -65,14 +65,16 @@ _DEEDS: Final[dict[str, PrunedEdit]] = {
     "another status, signed by another key": PrunedEdit(
         lambda kept, _: replace(kept, status=f"{kept.status}?").signed(stranger()), receipt=True
     ),
-    "a receipt with another status": PrunedEdit(receipt=True, said=lambda one: replace(one, status=f"{one.status}?")),
+    "a receipt with another status": PrunedEdit(
+        receipt=True, edit_receipt=lambda one: replace(one, status=f"{one.status}?")
+    ),
     "a receipt with another trace": PrunedEdit(
-        receipt=True, said=lambda one: replace(one, trace=flipped(one.trace, 3))
+        receipt=True, edit_receipt=lambda one: replace(one, trace=flipped(one.trace, 3))
     ),
     "a receipt with another digest": PrunedEdit(
-        receipt=True, said=lambda one: replace(one, digest=flipped(one.digest, 7))
+        receipt=True, edit_receipt=lambda one: replace(one, digest=flipped(one.digest, 7))
     ),
-    "a receipt for a later record": PrunedEdit(receipt=True, said=lambda one: replace(one, seq=one.seq + 1)),
+    "a receipt for a later record": PrunedEdit(receipt=True, edit_receipt=lambda one: replace(one, seq=one.seq + 1)),
 }
 _LEFT: Final = "left as it is"
 _TORN: Final = "torn"
@@ -170,7 +172,7 @@ def _is_sound(deed: str, *, with_key: bool, with_receipts: bool) -> bool:
     if deed not in _DEEDS:
         return deed == _LEFT
     one = _DEEDS[deed]
-    if one.said is not None:
+    if one.edit_receipt is not None:
         return not with_receipts
     return not (with_key or one.alone or (one.receipt and with_receipts))
 
@@ -184,8 +186,8 @@ def _forge(store: MemoryJournal, run: str, deed: str, receipt: Receipt, key: Sig
         store._kept[run] = (head, json.dumps(json.loads(stored), indent=1).encode() if len(stored) % 2 else stored[:-1])
     elif deed in _DEEDS:
         one = _DEEDS[deed]
-        store._kept[run] = (head, one.kept(Pruned.from_bytes(stored), receipt.seq).to_bytes())
-        if one.said is not None:
-            forged = one.said(receipt)
+        store._kept[run] = (head, one.edit_pruned(Pruned.from_bytes(stored), receipt.seq).to_bytes())
+        if one.edit_receipt is not None:
+            forged = one.edit_receipt(receipt)
             return Receipt.give(forged.run, forged.seq, forged.digest, forged.status, forged.trace, key)
     return receipt

@@ -178,7 +178,7 @@ class _Fleet:
             self.store.inner._runs[run].expires = now + AHEAD.get(state, LONG_AGO)  # type: ignore[attr-defined]
         machine = self._machine()
         due = [run for run in self.states if self._is_due(run, runs)]
-        calls_before = {run: len(trial.world.asked) for run, trial in self.trials.items()}
+        calls_before = {run: len(trial.world.attempts) for run, trial in self.trials.items()}
         if self._is_strict():  # the reference does not know the outcome of a run under a new policy
             for trial in self.trials.values():
                 trial.oracle.rest()
@@ -239,7 +239,7 @@ class _Fleet:
         records = [json.loads(entry.record) for entry in self.store.inner.read(run)]
         return any(one["kind"] == "intent" and one["body"]["tool"] for one in records) or any(
             not call.asking.call.is_model and self._is_recorded(run, call.asking.call.id)
-            for call in self.trials[run].world.asked
+            for call in self.trials[run].world.attempts
         )
 
     def _is_recorded(self, run: str, step: str) -> bool:
@@ -259,7 +259,7 @@ class _Fleet:
         assert row is not None, "the run was there"
         if not is_due:
             self._hold(
-                len(self.trials[run].world.asked) == calls_before, "a run that is not to be picked up has called"
+                len(self.trials[run].world.attempts) == calls_before, "a run that is not to be picked up has called"
             )
             ends = self.clock.time / 1e6
             free = AHEAD.get(self.states[run], LONG_AGO) <= 0
@@ -268,7 +268,7 @@ class _Fleet:
         if self._is_strict():
             later = [
                 one.asking.call.id
-                for one in self.trials[run].world.asked[calls_before:]
+                for one in self.trials[run].world.attempts[calls_before:]
                 if not one.asking.call.is_model
             ]
             self._hold(not later, f"`{later[:1]}` was called, which a policy that is new to the run does not allow")

@@ -119,12 +119,12 @@ class ReconciledAtOnce(Attack):
         trial = Trial(case, faults=False)
         run = in_doubt(trial)
         doubt = run.doubts[0]
-        happened = any(effect.key == doubt.key for effect in trial.world.effects)
-        output = trial.payload(doubt.step) if happened else None
-        if not happened:
+        has_happened = any(effect.key == doubt.key for effect in trial.world.effects)
+        output = trial.payload(doubt.step) if has_happened else None
+        if not has_happened:
             trial.world.settled[doubt.place] += 1
         count = case.pick("processes", st.integers(2, 3))
-        verdict: Any = "done" if happened else "not_done"
+        verdict: Any = "done" if has_happened else "not_done"
         case.act(f"{count} processes reconcile `{doubt.step}` at once: {verdict}", count)
 
         def say(points: Points) -> Any:
@@ -191,12 +191,12 @@ class RunIdReused(Attack):
     def _same(self, trial: Trial, run: Run, what: str, request: Any) -> None:
         case = trial.case
         case.act(what)
-        before = len(trial.world.asked)
+        before = len(trial.world.attempts)
         found = case.do(request)
         is_same = (found.id, found.status, found.trace_hash) == (run.id, run.status, run.trace_hash)
         case.hold(is_same, Invariant.IDENTITY, f"the run that exists is {run.status}, and {found.status} was returned")
         case.hold(
-            len(trial.world.asked) == before, Invariant.ONCE, "something was performed again for an equal request"
+            len(trial.world.attempts) == before, Invariant.ONCE, "something was performed again for an equal request"
         )
 
 
@@ -268,7 +268,7 @@ class KeysThatCollide(Attack):
         keys: dict[tuple[str, Performance], str] = {}
         owners: dict[str, tuple[str, Performance]] = {}
         for trial in (first, second):
-            for asking, _ in trial.world.asked:
+            for asking, _ in trial.world.attempts:
                 if asking.call.is_model:
                     continue
                 performance = (trial.run, (asking.place, asking.performance))

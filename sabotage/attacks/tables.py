@@ -207,7 +207,7 @@ class ListOfRunsEdited(Attack):
         trial = Trial(case, faults=False)
         run = trial.start()
         forger = Forger(trial)
-        snapshot, calls_before = forger.snapshot(), len(trial.world.asked)
+        snapshot, calls_before = forger.snapshot(), len(trial.world.attempts)
         column, value = _COLUMNS[pick_index(case, "edit", len(_COLUMNS))]
         case.log(f"write `{value}` as the {column} of the run into the list of runs, and recover all runs")
         assert isinstance(forger.raw_store, RawFile), "it is played on a file"
@@ -222,7 +222,9 @@ class ListOfRunsEdited(Attack):
         found = trial.reload()
         forger.raw_store.do(("UPDATE runs SET status = ? WHERE run = ?", (before.status, run.id)))
         case.hold(
-            len(trial.world.asked) == calls_before, self.invariant, "a tool was called on the word of the list of runs"
+            len(trial.world.attempts) == calls_before,
+            self.invariant,
+            "a tool was called on the word of the list of runs",
         )
         case.hold(forger.snapshot() == snapshot, self.invariant, "records were written on the word of the list of runs")
         case.hold(found.snapshot() == run.snapshot(), self.invariant, "the run is another since the list was edited")

@@ -200,7 +200,7 @@ def must_not_go_on(case: Case, trial: Trial, machine: Machine, run: Run) -> None
     A machine without a key may accept an ended run as its records say; verification reports the fault.
     """
     case.count()
-    calls_before, entries = len(trial.world.asked), len(trial.store.read(trial.run))
+    calls_before, entries = len(trial.world.attempts), len(trial.store.read(trial.run))
     case.log("recover the run, or deliver what it waited for")
     trial.clock.time += 1_000_000_000
     try:
@@ -212,5 +212,5 @@ def must_not_go_on(case: Case, trial: Trial, machine: Machine, run: Run) -> None
         is_left = found.is_over
     except (JournalError, NoSuchRun):
         is_left = True
-    is_left = is_left and (len(trial.world.asked), len(trial.store.read(trial.run))) == (calls_before, entries)
+    is_left = is_left and (len(trial.world.attempts), len(trial.store.read(trial.run))) == (calls_before, entries)
     case.hold(is_left, Invariant.HISTORY, "the machine goes on with a run that was tampered with")

@@ -115,7 +115,7 @@ class _Terms:
         return self._is_ours and TODAY[(at - MIDNIGHT) // DAY] <= self._expiry
 
     def _called(self, trial: Trial) -> bool:
-        return any(call.asking.call.tool == self.barred for call in trial.world.asked)
+        return any(call.asking.call.tool == self.barred for call in trial.world.attempts)
 
     def _hold(self, trial: Trial, due: bool, at: int) -> Outcome:
         message = (
@@ -171,10 +171,10 @@ class _Terms:
         has_begun = f'"tool":"{self.barred}"'.encode() in b"".join(
             entry.record for entry in trial.store.inner.read(trial.run)
         ) or any(
-            asked.asking.call.tool == self.barred and self._is_written(trial, asked.asking.call.id)
-            for asked in trial.world.asked
+            call.asking.call.tool == self.barred and self._is_written(trial, call.asking.call.id)
+            for call in trial.world.attempts
         )
-        asked = len(trial.world.asked)
+        calls_before = len(trial.world.attempts)
         trial.clock.time = at
         machine = trial.machine(policy=self.policies)
         self.case.log(f"a machine with the policy goes on with it on {TODAY[(at - MIDNIGHT) // DAY]}")
@@ -190,7 +190,7 @@ class _Terms:
         self.case.hold(
             len(governed) == 1, Invariant.PERMISSION, f"the run came under the policies {len(governed)} times"
         )
-        later = any(one.asking.call.tool == self.barred for one in trial.world.asked[asked:])
+        later = any(one.asking.call.tool == self.barred for one in trial.world.attempts[calls_before:])
         is_allowed = self._is_waived(at) or not later
         self.case.hold(is_allowed, Invariant.PERMISSION, f"`{self.barred}` was called under a policy that bars it")
         return Outcome.ABSORBED

@@ -345,7 +345,7 @@ def _digest(trial: Trial, token: str) -> str:
 
 
 def _key(trial: Trial, token: str) -> str:
-    keys = [call.asking.key for call in trial.world.asked if call.asking.key]
+    keys = [call.asking.key for call in trial.world.attempts if call.asking.key]
     return f"{trial.run}.{keys[-1]}" if keys else token
 
 

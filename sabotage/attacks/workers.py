@@ -44,16 +44,16 @@ class _Counted(MemoryJournal):
 def _programs() -> dict[str, Program]:
     """Return a program for each kind of run: two of them have one name."""
 
-    def made(name: str, tool: str, *more: str) -> Program:
+    def program_of(name: str, tool: str, *more: str) -> Program:
         steps = [{"id": step, "type": "tool", "tool": tool} for step in ("one", "two", *more)]
         tools = {tool: {"effect": "write"}}
         return Program.from_dict({"name": name, "tools": tools, "steps": steps})
 
     return {
-        "driven": made("parcels", "book"),
-        "another version": made("parcels", "book", "three"),
-        "without tools": made("letters", "missing"),
-        "of nobody": made("others", "book"),
+        "driven": program_of("parcels", "book"),
+        "another version": program_of("parcels", "book", "three"),
+        "without tools": program_of("letters", "missing"),
+        "of nobody": program_of("others", "book"),
     }
 
 

@@ -45,11 +45,11 @@ class Settled(Recorded):
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
         """Return the decision of that name."""
-        if name not in self.made:
+        if name not in self.decisions:
             from hypothesis import find, settings
 
-            self.made[name] = find(among, lambda _: True, settings=settings(database=None))
-        return self.made[name]
+            self.decisions[name] = find(among, lambda _: True, settings=settings(database=None))
+        return self.decisions[name]
 
 
 class SharedWorld(World):
@@ -101,7 +101,7 @@ class SharedWorld(World):
         frame = frame_of({"frame": within})
         call = self.target.calls[step]
         answer = CallAnswer(line["answer"]["does"], line["answer"]["value"])
-        self.asked.append(AnsweredCall(Asking(call, visit, attempt, performance, args, key, frame=frame), answer))
+        self.attempts.append(AnsweredCall(Asking(call, visit, attempt, performance, args, key, frame=frame), answer))
         if line["happened"]:
             self._done.add(key)
             self.effects.append(Effect(step, call.tool, visit, performance, to_json(args), key, frame))

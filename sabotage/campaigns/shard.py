@@ -166,7 +166,7 @@ def as_breach(error: Exception, case: Case) -> Exception:
         breach = Breach(Invariant.REFUSAL, f"{type(error).__name__} was raised: {error}")
         breach.__cause__ = error
     assert isinstance(breach, Breach)
-    breach.choices, breach.story = dict(case.choices.made), tuple(case.story)
+    breach.choices, breach.story = dict(case.choices.decisions), tuple(case.story)
     return breach
 
 

@@ -270,7 +270,7 @@ class _Pair:
         by = chance.choice(PEOPLE)
         most = len(self.case.later)
         later = min(chance.randint(0, most + 1), most)
-        policies, value = self.case.held(later), self.machine.respelled(payload)
+        policies, value = self.case.policies_with(later), self.machine.respelled(payload)
         request: Request
         verdict: Any = None
         if phase == "waits":

@@ -73,7 +73,7 @@ class DrawnCase(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
     day: str = "2026-01-01"
 
-    def held(self, later: int) -> list[Policy]:
+    def policies_with(self, later: int) -> list[Policy]:
         """Return the policies of a machine with a number of the later ones, which replace those of their names."""
         names = {policy.policy for policy in self.later[:later]}
         return [*(policy for policy in self.policies if policy.policy not in names), *self.later[:later]]
@@ -188,7 +188,7 @@ class Machine:
             self,
             self,
             journal,
-            self.case.held(later),
+            self.case.policies_with(later),
             checker=None,
             clock=self.clock,
             limits=self.case.limits,

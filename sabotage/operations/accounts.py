@@ -42,7 +42,7 @@ class Account:
     steps: int = 0
     tokens: int = 0
     cost: int = 0
-    held: list[SuspendedCall] = field(default_factory=list)
+    suspended: list[SuspendedCall] = field(default_factory=list)
     rests: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     tries: int = 1
@@ -93,7 +93,7 @@ class Account:
 
     def first_due(self) -> int | None:
         """Return when its first wait is over or its first deadline passes."""
-        return min([*self.rests, *(one.due for one in self.held if one.due is not None)], default=None)
+        return min([*self.rests, *(one.due for one in self.suspended if one.due is not None)], default=None)
 
     def due(self) -> int | None:
         """Return from when on a machine can go on with it, in microseconds; 0 for any time, None if nobody can."""

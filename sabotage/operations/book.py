@@ -182,13 +182,13 @@ class Book:
             if not one.rests and not one.items:
                 self._left(one)
             return True
-        late = next(suspended for suspended in one.held if suspended.due == first)
-        one.held.remove(late)
+        late = next(suspended for suspended in one.suspended if suspended.due == first)
+        one.suspended.remove(late)
         if late.tool == "sign":
             one.phase = "doubt"
         elif one.task is not None and one.task.kind == "beg" and one.tries < 2:
             one.tries, one.phase, one.again_at = one.tries + 1, "again", self.now
-        elif not one.held:
+        elif not one.suspended:
             self._left(one)
         return True
 
@@ -198,7 +198,7 @@ class Book:
     def _end(self, one: Account, reason: str) -> bool:
         one.phase, one.reason = "over", reason
         one.ended = self.now
-        one.held, one.rests, one.items, one.inner = [], [], [], []
+        one.suspended, one.rests, one.items, one.inner = [], [], [], []
         return False
 
     def _depart(self, one: Account) -> bool:
@@ -277,7 +277,7 @@ class Book:
 
     def _hold(self, one: Account, step: str, tool: str, lasts: int | None) -> None:
         self.calls.append((tool, one.run, step, {}))
-        one.held.append(SuspendedCall(step, tool, None if lasts is None else self.now + lasts * 1_000_000))
+        one.suspended.append(SuspendedCall(step, tool, None if lasts is None else self.now + lasts * 1_000_000))
 
     def _next_item(self, one: Account) -> bool:
         if one.most_steps is not None and one.steps + 1 > one.most_steps:
@@ -364,7 +364,9 @@ class Book:
 
     def resume(self, one: Account | None, step: str, payload: Any, by: str | None) -> None:
         """Deliver the output of a suspended call."""
-        suspended = None if one is None else next((suspended for suspended in one.held if suspended.step == step), None)
+        suspended = (
+            None if one is None else next((suspended for suspended in one.suspended if suspended.step == step), None)
+        )
         if one is None or suspended is None or not isinstance(payload, str):
             raise Refusal("DeliveryRefused")
         missing = self.governed(one)
@@ -376,9 +378,9 @@ class Book:
             raise Refusal("DeliveryRefused")
         if not one.cancelled:
             self._let_pass_all(one)
-        one.held.remove(suspended)
+        one.suspended.remove(suspended)
         one.settled.append((suspended.tool, by))
-        if not one.held:
+        if not one.suspended:
             self._left(one)
         self.drive(one, missing)
 
@@ -436,7 +438,7 @@ class Book:
     def move(self, one: Account, plain: Plain, grant: dict[str, int], *, named: bool) -> None:
         """Move a run that waits to a version of its program; it goes on with it when its step has ended."""
         task = one.task
-        is_alone = task is not None and task.kind in ("rest", "ask", "sign") and not [o for o in one.held if o.due]
+        is_alone = task is not None and task.kind in ("rest", "ask", "sign") and not [o for o in one.suspended if o.due]
         if one.status != "SUSPENDED" or not is_alone or one.cancelled:
             raise Refusal("RunRefused")
         if one.leased > self.now:

@@ -34,7 +34,7 @@ def facts_of(run: Run) -> tuple[Any, ...]:
 
 def expected(one: Account) -> tuple[Any, ...]:
     """Return what it has to say."""
-    waits = sorted(suspended.step for suspended in one.held)
+    waits = sorted(suspended.step for suspended in one.suspended)
     doubts = [one.task.id] if one.phase == "doubt" and one.task else []
     return one.status, one.reason, one.steps, one.tokens, one.cost, one.due(), waits, doubts
 

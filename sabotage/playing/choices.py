@@ -22,9 +22,9 @@ class ScriptMisfit(StepwardError):  # noqa: N818 - it is what happened, not a fa
 
 
 class Choices(Protocol):
-    """A source of decisions. `made` has the decisions so far, by name."""
+    """A source of decisions. `decisions` has the decisions so far, by name."""
 
-    made: dict[str, Any]
+    decisions: dict[str, Any]
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:
         """Return the decision of that name: a value of `among`."""
@@ -40,7 +40,7 @@ class Drawn:
     """Decisions drawn by Hypothesis, which then shrinks them."""
 
     def __init__(self, data: DataObject | None = None) -> None:
-        self.made: dict[str, Any] = {}
+        self.decisions: dict[str, Any] = {}
         self._data = data
 
     def draw_from(self, data: DataObject) -> None:
@@ -52,35 +52,35 @@ class Drawn:
 
         The value is normalised as in a script (`0`, not `0.00`), so that a case and its replay agree.
         """
-        if name not in self.made:
+        if name not in self.decisions:
             assert self._data is not None, "a decision is drawn from something"
-            self.made[name] = plain(freeze(self._data.draw(among)))
-        return self.made[name]
+            self.decisions[name] = plain(freeze(self._data.draw(among)))
+        return self.decisions[name]
 
     def each(self, name: str, count: int, part: range | None = None) -> Iterator[int]:
         """Yield every number below `count`, or those of a part."""
-        before = dict(self.made)
+        before = dict(self.decisions)
         for number in range(count) if part is None else part:
-            self.made = {**before, name: number}
+            self.decisions = {**before, name: number}
             yield number
-        self.made = before
+        self.decisions = before
 
 
 class Recorded:
     """Decisions read from a script."""
 
     def __init__(self, decisions: Mapping[str, Any]) -> None:
-        self.made = dict(decisions)
+        self.decisions = dict(decisions)
 
     def pick(self, name: str, among: SearchStrategy[Any]) -> Any:  # noqa: ARG002 - the script has chosen
         """Return the decision of that name. Raises ScriptMisfit if the script has none."""
-        if name not in self.made:
+        if name not in self.decisions:
             raise ScriptMisfit(f"the script does not say `{name}`")
-        return self.made[name]
+        return self.decisions[name]
 
     def each(self, name: str, count: int, part: range | None = None) -> Iterator[int]:  # noqa: ARG002 - of any part
         """Yield the one number in the script. Raises ScriptMisfit if it is out of range."""
-        number = self.made.get(name)
+        number = self.decisions.get(name)
         if type(number) is not int or not 0 <= number < count:
             raise ScriptMisfit(f"the script says `{number}` for `{name}`, and there are {count}")
         yield number

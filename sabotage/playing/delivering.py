@@ -72,7 +72,7 @@ def refused(
 ) -> None:
     """Check that a delivery is refused with one of `errors`, and that only the refusal is written. Raises Breach."""
     case, store = trial.case, trial.store.inner
-    length, effects = len(store.read(trial.run)), len(trial.world.asked)
+    length, effects = len(store.read(trial.run)), len(trial.world.attempts)
     case.act(what)
     try:
         run = case.do(work)
@@ -83,4 +83,4 @@ def refused(
     for entry in store.read(trial.run, length):
         kind = json.loads(entry.record)["kind"]
         case.hold(kind == "refused", invariant, f"{what}: it was refused, and yet `{kind}` was written")
-    case.hold(len(trial.world.asked) == effects, invariant, f"{what}: it was refused, and yet something was called")
+    case.hold(len(trial.world.attempts) == effects, invariant, f"{what}: it was refused, and yet something was called")

@@ -41,7 +41,7 @@ class Everybody(RuleBasedStateMachine):
         assert isinstance(choices, Drawn), "a state machine searches"
         choices.draw_from(data)
         self._moves += 1
-        choices.made[f"move {self._moves}"] = move = {"do": do, "run": run, "dies": dies}
+        choices.decisions[f"move {self._moves}"] = move = {"do": do, "run": run, "dies": dies}
         try:
             self.actors.do(move)
         except Exception as error:

@@ -301,7 +301,7 @@ class Oracle:
 
     def _answer(self, place: Place, attempt: int) -> ReferenceAnswer:
         """Return the last answer of the world to an attempt."""
-        for asking, answer in reversed(self.world.asked):
+        for asking, answer in reversed(self.world.attempts):
             if (asking.place, asking.attempt) == (place, attempt):
                 return _reference_answer(asking, answer)
         raise Breach(Invariant.KEPT, f"an outcome of `{place[0]}` is recorded, and nobody asked it")

@@ -112,7 +112,7 @@ class Trial:
     def _inputs(self) -> dict[str, Any]:
         name = self.named("inputs")
         if self.route is not None:
-            self.case.choices.made.setdefault(name, dict(self.route.inputs))
+            self.case.choices.decisions.setdefault(name, dict(self.route.inputs))
         inputs: dict[str, Any] = self.case.pick(name, self.target.inputs)
         return inputs
 
@@ -177,7 +177,7 @@ class Trial:
         answer = self.route and self.route.answer(step, number, 1)
         name = self.named(f"payload {number} for {step}")
         if answer and answer["does"] == "returns":
-            self.case.choices.made.setdefault(name, answer.get("value"))
+            self.case.choices.decisions.setdefault(name, answer.get("value"))
         payload = self.case.pick(name, target.output(target.calls[step]))
         self.oracle.expect(step, payload)
         return payload
@@ -186,8 +186,8 @@ class Trial:
         """Settle a write in doubt truthfully: the world knows whether it happened."""
         doubt = run.doubts[0]
         case = self.case
-        happened = any(effect.key == doubt.key for effect in self.world.effects)
-        if not happened:
+        has_happened = any(effect.key == doubt.key for effect in self.world.effects)
+        if not has_happened:
             case.log(f"reconcile `{doubt.step}`: not done")
             self.world.settled[doubt.place] += 1
             return case.do(machine.reconcile(run.id, doubt.place, "not_done", by=self.settler))

@@ -133,7 +133,7 @@ class World:
     Answers are decisions of the case, named after the `trial`, or those of the `route` that the run follows. `observer`
     is notified of every attempt.
 
-    `asked` lists all attempts, `effects` lists each effect once: an idempotent tool does nothing when it is called
+    `attempts` lists all attempts, `effects` lists each effect once: an idempotent tool does nothing when it is called
     again under the same key. `settled` counts for each step in its frame how often its effect was found not to have
     happened, so that the step is tried again.
     """
@@ -146,7 +146,7 @@ class World:
         self.faults = faults
         self._trial = trial
         self._route = route
-        self.asked: list[AnsweredCall] = []
+        self.attempts: list[AnsweredCall] = []
         self.effects: list[Effect] = []
         self.decides: list[Decide] = []
         self.settled: Counter[str] = Counter()
@@ -163,7 +163,7 @@ class World:
         route = self._route and self._route.answer(asking.call.id, self._time(asking), asking.attempt)
         if route:
             answer = _routed(asking.call, route)
-            self.case.choices.made.setdefault(name, answer.data())
+            self.case.choices.decisions.setdefault(name, answer.data())
         data = self.case.pick(name, answers(self.target, asking.call, faults=self.faults))
         return CallAnswer(data["does"], data["value"])
 
@@ -171,7 +171,7 @@ class World:
         """Return the number of the visit as routes count it: in a body, over all its items."""
         if not asking.frame:
             return asking.visit
-        before = (one.asking.place for one in self.asked if one.asking.call.id == asking.call.id)
+        before = (one.asking.place for one in self.attempts if one.asking.call.id == asking.call.id)
         return list(dict.fromkeys((*before, asking.place))).index(asking.place) + 1
 
     def meet(self, asking: Asking) -> CallAnswer:
@@ -186,7 +186,7 @@ class World:
         except Exception as error:
             self.case.error = error
             raise Killed(str(error)) from error
-        self.asked.append(AnsweredCall(asking, answer))
+        self.attempts.append(AnsweredCall(asking, answer))
         if answer.happens:
             self.perform(asking)
         return answer

@@ -66,7 +66,7 @@ class Bodies(Later):
         self._begin(step)
         if step.max_concurrency > 1:
             return (yield from self._items_at_once(step, items, hidden))
-        before = self._data.kept(step.carry)
+        before = self._data.restoring(step.carry)
         begins = self._begins(step, first, {name: paths for name, (_, paths) in computed.items()})
         self._carry(*begins)
         self._assigned_now(facts.assigned_by(step))
@@ -82,7 +82,7 @@ class Bodies(Later):
             self.steps += 1
             self._carry(*begins)
             self._assigned_now(facts.assigned_by(step))
-        last = self._data.kept(step.carry)
+        last = self._data.restoring(step.carry)
         self._carry(*before)
         if failed:
             why, name = next(iter(errors.values()))
@@ -146,7 +146,7 @@ class Bodies(Later):
         outputs: Outputs = [(GONE, set())] * len(items)
         errors: Errors = {}
         for index, item in enumerate(items):
-            carried = self._data.kept(step.carry)
+            carried = self._data.restoring(step.carry)
             closed = yield from self._frame(step, (item, below(hidden, f"[{index}]")), index, number)
             if closed.status == "SUCCESS":
                 outputs[index] = closed.output, closed.hidden
@@ -179,7 +179,7 @@ class Bodies(Later):
         except Closed as closed:
             found = closed
         if step.steps is None and found.status == "SUCCESS":
-            found.output = self._data.held.get((step.do.id, "output"), GONE)
+            found.output = self._data.values.get((step.do.id, "output"), GONE)
             found.hidden = self._data.hidden.get((step.do.id, "output"), set())
         self._broken += [one.rule.name for one in own if one.is_broken(found.status, found.reason)]
         self._forget(step)
@@ -191,7 +191,7 @@ class Bodies(Later):
         """Make the values and visits of a body undefined: an item starts without them, and leaves none."""
         removed: Changes = []
         for where in local(step):
-            if where in self._data.held:
+            if where in self._data.values:
                 removed.append((where, GONE))
         self._data.change(removed)
         for part in facts.parts_inside(step):
@@ -201,7 +201,7 @@ class Bodies(Later):
         self._assigned_now([*local(step), *assigned])
 
     def _carry(self, values: Changes, hidden: Hidden) -> None:
-        removed: Changes = [(where, GONE) for where, value in values if value is GONE and where in self._data.held]
+        removed: Changes = [(where, GONE) for where, value in values if value is GONE and where in self._data.values]
         self._data.change([*removed, *((where, value) for where, value in values if value is not GONE)])
         self._data.hide_all(hidden)
 

@@ -182,7 +182,7 @@ class Branches(Computing):
                 if step.type == "for_each" and step.on_item_error == "fail" and not member.is_good:
                     self.has_stopped_items |= len(members) > int(step.max_concurrency)
                 if step.type == "for_each" and step.do is not None and closed.status == "SUCCESS":
-                    closed.output = self._data.held.get((step.do.id, "output"), GONE)
+                    closed.output = self._data.values.get((step.do.id, "output"), GONE)
                     closed.hidden = self._data.hidden.get((step.do.id, "output"), set())
                 self._assigned_now(member.gone)
                 self._broken += [one.rule.name for one in member.rules if one.is_broken(closed.status, closed.reason)]

@@ -34,27 +34,27 @@ class Reference(Sequence):
     @property
     def values(self) -> dict[str, Any]:
         """The variables that are defined: inputs, output keys, names of `set`."""
-        return {where[0]: value for where, value in self._data.held.items() if len(where) == 1}
+        return {where[0]: value for where, value in self._data.values.items() if len(where) == 1}
 
     @property
     def outputs(self) -> dict[str, Any]:
         """The outputs that are defined, by step and sub-step."""
-        return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("output",)}
+        return {where[0]: value for where, value in self._data.values.items() if where[1:] == ("output",)}
 
     @property
     def errors(self) -> dict[str, Unworded]:
         """The steps and sub-steps that last ended without an output, with their errors."""
-        return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("error",)}
+        return {where[0]: value for where, value in self._data.values.items() if where[1:] == ("error",)}
 
     @property
     def error_names(self) -> dict[str, str]:
         """The names of these errors, in a program of language 2."""
-        return {where[0]: name for where, name in self._data.held.items() if where[1:] == ("error_name",)}
+        return {where[0]: name for where, name in self._data.values.items() if where[1:] == ("error_name",)}
 
     @property
     def item_errors(self) -> dict[str, Any]:
         """The errors of items that are defined, by step."""
-        return {where[0]: value for where, value in self._data.held.items() if where[1:] == ("errors",)}
+        return {where[0]: value for where, value in self._data.values.items() if where[1:] == ("errors",)}
 
     @property
     def hidden(self) -> dict[str, set[FieldPath]]:

@@ -36,17 +36,17 @@ GONE: Final = _Gone()
 
 
 class Data:
-    """The values of one run: `held` has them by holder, `hidden` has the sensitive fields below a holder."""
+    """The values of one run: `values` has them by holder, `hidden` has the sensitive fields below a holder."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self.held: dict[Holder, Any] = {}
+        self.values: dict[Holder, Any] = {}
         self.hidden: dict[Holder, set[FieldPath]] = {}
 
     def with_changes(self, changes: Changes, hidden: Iterable[tuple[Holder, set[FieldPath]]]) -> Data:
         """Return the data after changes that this data does not get, with the sensitive fields of what changed."""
         found = Data(self._program)
-        found.held, found.hidden = dict(self.held), dict(self.hidden)
+        found.values, found.hidden = dict(self.values), dict(self.hidden)
         found.change(changes)
         for where, paths in hidden:
             found.hide(where, paths)
@@ -55,9 +55,9 @@ class Data:
     def read(self, names: tuple[str, ...]) -> Any:
         """Return the value of a reference. Raises Undefined if it can't be read ("Data" 1 to 3)."""
         where, fields = holder(names, self._program)
-        if where not in self.held:
+        if where not in self.values:
             raise Undefined(names[0])
-        value = self.held[where]
+        value = self.values[where]
         for name in fields:
             value = inside(value, name)
         return value
@@ -67,24 +67,24 @@ class Data:
 
         If two siblings assign one variable, both changes count ("Control flow, Choices").
         """
-        before = dict(self.held)
+        before = dict(self.values)
         if self._program.language == 1:  # its errors have no names
             changes = [(where, value) for where, value in changes if where[1:] != ("error_name",)]
         for where, value in changes:
             self.hidden.pop(where, None)
-            self.held[where] = value
+            self.values[where] = value
             if value is GONE:
-                del self.held[where]
+                del self.values[where]
         return any(_differs(before.get(where, GONE), value) for where, value in changes)
 
     # -- sensitivity follows `set` and fields, not branches ("Data" 7) -------------------------------------------------
 
-    def kept(self, names: Iterable[str]) -> tuple[Changes, Hidden]:
+    def restoring(self, names: Iterable[str]) -> tuple[Changes, Hidden]:
         """Return the changes by which variables have the values again that they have now, with their sensitive
         fields."""
         holders: list[Holder] = [(name,) for name in names]
         hidden = [(where, set(self.hidden.get(where, ()))) for where in holders]
-        return [(where, self.held.get(where, GONE)) for where in holders], hidden
+        return [(where, self.values.get(where, GONE)) for where in holders], hidden
 
     def hide_all(self, hidden: Hidden) -> None:
         """Mark fields of several holders as sensitive."""
@@ -93,7 +93,7 @@ class Data:
 
     def hide(self, where: Holder, paths: set[FieldPath]) -> None:
         """Mark fields of a held value as sensitive, as far as they exist."""
-        there = {path for path in paths if where in self.held and _has(self.held[where], path)}
+        there = {path for path in paths if where in self.values and _has(self.values[where], path)}
         self.hidden.pop(where, None)
         if there:
             self.hidden[where] = there

@@ -30,11 +30,11 @@ def _of_url(text: str) -> str:
 def _unescaped(text: str, *, as_utf_8: bool) -> str:
     result, pending, at = "", b"", 0
     while at < len(text):
-        meant, length, is_byte = _escape(text, at) if text[at] == "\\" else (text[at], 1, False)
+        sign, length, is_byte = _escape(text, at) if text[at] == "\\" else (text[at], 1, False)
         if is_byte and as_utf_8:
-            pending += meant.encode("latin-1")
+            pending += sign.encode("latin-1")
         else:
-            result += pending.decode(errors="ignore") + meant
+            result += pending.decode(errors="ignore") + sign
             pending = b""
         at += length
     result += pending.decode(errors="ignore")

@@ -71,17 +71,17 @@ class Later(Members):
         known = [*self._policies, *terms.policies]
         rules = rules_of(self.program, terms, lambda name: facts.tool(name, self.program, known))
         data = Data(self.program)
-        for happened in self._past:
-            if happened.what == "starts":
-                data.held = dict(happened.held or {})
-                if not self._was_admitted(happened, rules, terms, data):
+        for event in self._past:
+            if event.what == "starts":
+                data.values = dict(event.held or {})
+                if not self._was_admitted(event, rules, terms, data):
                     return None
-            if happened.what == "settled":
-                if not may_settle(happened.about, happened.more, self._by, terms):
+            if event.what == "settled":
+                if not may_settle(event.about, event.more, self._by, terms):
                     return None
                 continue
             for monitor in rules:
-                _replay_event(monitor, happened.what, happened.about, happened.more)
+                _replay_event(monitor, event.what, event.about, event.more)
         return rules
 
     def _was_admitted(self, start: Happened, rules: Sequence[RuleMonitor], terms: Terms, data: Data) -> bool:

@@ -172,7 +172,7 @@ class Run:
 
     def _starts(self, part: Any, args: dict[str, Any] | None, earlier: Earlier = ALONE) -> None:
         """Record the start of a performance with its arguments, since later rules judge it again."""
-        self._past.append(Happened("starts", part, args, dict(self._data.held), earlier))
+        self._past.append(Happened("starts", part, args, dict(self._data.values), earlier))
         self._note_start(part)
 
     def _note_start(self, part: Any) -> None:
@@ -248,7 +248,7 @@ class Run:
     def _over(self, step: Any, how: str, status: str, reason: str, output: Any = GONE) -> Over | Closed:
         self._note_size(step, how)
         self.log.append(Moved(step.id, self._visits[step.id], how, None, self._frames))
-        says = said_in(self._data.held.get((step.id, "error"))) if reason == "error" else ()
+        says = said_in(self._data.values.get((step.id, "error"))) if reason == "error" else ()
         over: Over | Closed
         if not self._frames:
             over = Over(status, reason)

@@ -147,7 +147,7 @@ def test_a_seed_repeats_every_case_in_which_a_token_is_made(monkeypatch: pytest.
     end = shard._Tally.end
 
     def noted(tally: Any, case: Any, outcome: Outcome) -> None:
-        played.append((outcome, freeze(dict(case.choices.made))))
+        played.append((outcome, freeze(dict(case.choices.decisions))))
         end(tally, case, outcome)
 
     monkeypatch.setattr(shard._Tally, "end", noted)
@@ -313,7 +313,7 @@ def test_a_decision_is_what_a_script_can_hold() -> None:
     def check(data: st.DataObject) -> None:
         choices = Drawn(data)
         made = choices.pick("it", written)
-        read = json.loads(to_json(freeze(choices.made)), parse_float=Decimal)
+        read = json.loads(to_json(freeze(choices.decisions)), parse_float=Decimal)
         assert Recorded(read).pick("it", written) == made
         assert repr(read["it"]) == repr(made)
 

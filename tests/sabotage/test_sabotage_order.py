@@ -72,7 +72,7 @@ def test_each_thing_is_in_one_part(parts: int) -> None:
     seen = []
     for case.part in range(parts):
         for thing in case.each("thing", "abcdefghij", parts):
-            assert "abcdefghij"[case.choices.made["thing"]] == thing, "a script names it by its number of all"
+            assert "abcdefghij"[case.choices.decisions["thing"]] == thing, "a script names it by its number of all"
             seen.append(thing)
     assert "".join(seen) == "abcdefghij"
 

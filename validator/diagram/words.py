@@ -254,7 +254,7 @@ def whole_of(step: AnyPart) -> str:
         case ToolCall() | ParallelStep() | EndStep() | ForEachStep() | Stage():
             return ""
         case WaitStep():
-            return legible(str(step.asked))
+            return legible(str(step.stated_time))
         case _:
             assert_never(step)
 

@@ -27,7 +27,7 @@ def time_findings(rule: Rule, context: Context) -> Iterator[Finding]:
             continue
         text = reading.reference.text()
         words, kinds = _WANTED[step.field]
-        if step.asked == text and not kinds & context.facts.meaning.typing.view(reading.meant).kinds:
+        if step.stated_time == text and not kinds & context.facts.meaning.typing.view(reading.meant).kinds:
             message = f"`{text}` is never {words}, so `{step.id}` can't wait for it"
             yield rule.finding(message, f"name {words}, or declare its type", reading.place, step=step.id)
             continue

@@ -63,8 +63,8 @@ def _changed(tree: Built, base: Reference, reader: Reader) -> Any:
     whole = reader.raw(base.names)
     is_secret = type(whole) in (Sealed, Secret)
     before = as_object(base, opened(whole) if is_secret else whole)
-    made = {name: computed(part, reader) for name, part in zip(tree.names, tree.parts, strict=True)}
-    return Secret(FrozenMap({**before, **opened(made)})) if is_secret else FrozenMap({**before, **made})
+    changes = {name: computed(part, reader) for name, part in zip(tree.names, tree.parts, strict=True)}
+    return Secret(FrozenMap({**before, **opened(changes)})) if is_secret else FrozenMap({**before, **changes})
 
 
 def refused(value: Any, spec: TypeSpec | None, name: str) -> str | None:

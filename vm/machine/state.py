@@ -391,9 +391,9 @@ def _plain(plan: Plan, state: State) -> dict[str, Any]:
 
 def _plain_each(plan: Plan, each: Each) -> list[Any]:
     names = plan.names_of_slots  # plans of one program may number their slots in another order
-    held = ({names[slot]: _shown(value) for slot, value in many} for many in (each.before, each.first, each.carried))
+    maps = ({names[slot]: _shown(value) for slot, value in many} for many in (each.before, each.first, each.carried))
     rooms = ([[_shown(value) for value in chunk] for chunk in room] for room in (each.outputs, each.errors))
-    return [each.at, each.visit, each.round, each.items, each.item, *held, *rooms, each.failed, each.trace.hex()]
+    return [each.at, each.visit, each.round, each.items, each.item, *maps, *rooms, each.failed, each.trace.hex()]
 
 
 def _plain_branch(plan: Plan, state: State, fork: Fork, number: int) -> list[Any]:

@@ -42,12 +42,12 @@ def is_turn(found: History) -> bool:
 def turn_request_of(found: History) -> TurnRequest:
     """Return what a turn says of itself; raises TypeError or KeyError if that is malformed."""
     body = found.events[0].body["turn"]
-    said = TurnRequest(body["text"], body.get("data", {}), body.get("signature"), body.get("max_steps"))
-    is_fine = type(said.text) is str and isinstance(said.data, Mapping)
-    is_fine = is_fine and type(said.signature) in (str, type(None)) and type(said.max_steps) in (int, type(None))
+    turn = TurnRequest(body["text"], body.get("data", {}), body.get("signature"), body.get("max_steps"))
+    is_fine = type(turn.text) is str and isinstance(turn.data, Mapping)
+    is_fine = is_fine and type(turn.signature) in (str, type(None)) and type(turn.max_steps) in (int, type(None))
     if not is_fine or not body.keys() <= {"text"} | _OPENING:
         raise TypeError("it is no turn")
-    return said
+    return turn
 
 
 def turn_policies(policies: Sequence[Policy], before: History) -> tuple[Policy, ...]:
@@ -95,7 +95,7 @@ def turn_misfit(found: History, link: Continues | None, before: History | None) 
     at the head that is named is looked at elsewhere.
     """
     try:
-        said = turn_request_of(found)
+        turn = turn_request_of(found)
     except (TypeError, KeyError, AttributeError):
         return "it does not say in words of the format which turn it is"
     number = 1 if link is None else link.number + 1
@@ -105,13 +105,13 @@ def turn_misfit(found: History, link: Continues | None, before: History | None) 
         is_other = any(policy.continues is not None for policy in found.plan.policies)
         if is_other:
             return "its rules have seen something, and it is the first turn of its session"
-        budget = said.max_steps
+        budget = turn.max_steps
     else:
         if link.run != turn_name(found.run.rpartition(".")[0], number - 1) or not is_turn(before):
             return f"it continues run `{link.run}`, which is not the turn before it"
         if not before.state.is_over:
             return f"the turn before it, run `{before.run}`, has not ended"
-        if link.reads or link.granted or said.to_body().keys() != {"text"}:
+        if link.reads or link.granted or turn.to_body().keys() != {"text"}:
             return "it says what only the first turn of a session says, or what only a continuation says"
         due = [policy_digest(policy) for policy in turn_policies(before.plan.policies, before)]
         if due != list(found.records[0].body["policies"]):

@@ -31,7 +31,7 @@ def enter_wait(plan: Plan, state: State, step: StepPlan, wait: WaitStep, visit: 
 
     Raises EvaluationError for what is no time to wait.
     """
-    value = filled(wait.asked, Reader(plan, state.slots))
+    value = filled(wait.stated_time, Reader(plan, state.slots))
     if is_sealed(value):
         raise EvaluationError(f"`{wait.field}` is a sensitive value, and the journal would show it")
     read = moment(value) if wait.field == "until" else microseconds(value)

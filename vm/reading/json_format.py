@@ -134,8 +134,8 @@ class _Locator:
 
     text: str
 
-    def __call__(self, wanted: PathTree) -> dict[Path, Extent]:
-        finder, skip, position = Finder(wanted), json.JSONDecoder().raw_decode, 0
+    def __call__(self, paths: PathTree) -> dict[Path, Extent]:
+        finder, skip, position = Finder(paths), json.JSONDecoder().raw_decode, 0
         while piece := _PIECE.search(self.text, position):
             start, position = piece.span()
             sign = self.text[start]

@@ -25,8 +25,8 @@ def offsets_in_text(text: str, start: int, end: int, style: Style, value: str) -
         position += 1
         end -= 1
     offsets = []
-    for wanted in value:
-        found = _find(text, position, end, style, wanted)
+    for letter in value:
+        found = _find(text, position, end, style, letter)
         if found is None:
             return None
         at, position = found
@@ -35,8 +35,8 @@ def offsets_in_text(text: str, start: int, end: int, style: Style, value: str) -
     return offsets
 
 
-def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tuple[int, int] | None:
-    """Return the offset of the next code point `wanted`, and the offset after it; None if it is not found."""
+def _find(text: str, position: int, end: int, style: Style, letter: str) -> tuple[int, int] | None:
+    """Return the offset of the next code point `letter`, and the offset after it; None if it is not found."""
     while position < end:
         here = text[position]
         if style == "double" and here == "\\":
@@ -45,18 +45,18 @@ def _find(text: str, position: int, end: int, style: Style, wanted: str) -> tupl
                 return position, escape.end()
             position = escape.end()
         elif style == "single" and here == "'":
-            return (position, position + 2) if wanted == "'" else None
-        elif here == wanted:
+            return (position, position + 2) if letter == "'" else None
+        elif here == letter:
             return position, position + 1
         elif text.startswith("\r\n", position):
             position += 1
         elif here in _SPACE:
-            if wanted in " \n":
+            if letter in " \n":
                 return position, _skip_space(text, position, end)
             position += 1
         else:
             return None
-    return (end, end) if style == "block" and wanted == "\n" else None
+    return (end, end) if style == "block" and letter == "\n" else None
 
 
 def width(text: str, position: int, style: Style) -> int:

@@ -277,9 +277,9 @@ class _Locator:
     text: str
     number: int
 
-    def __call__(self, wanted: PathTree) -> dict[Path, Extent]:
+    def __call__(self, paths: PathTree) -> dict[Path, Extent]:
         document = -1
-        finder = Finder(wanted)
+        finder = Finder(paths)
         for event in _events(self.text):
             if isinstance(event, yaml.DocumentStartEvent):
                 document += 1

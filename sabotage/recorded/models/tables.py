@@ -291,8 +291,8 @@ def _show_kept(kind: str, output: Any) -> Any:
         return found.append(args)
 
     replies = Replies(thing(put=None), ScriptedModel({}), io)
-    happened = Event("attempt", freeze({"kind": kind, "output": output}), {}, "")
-    run(replies.keep("k", happened, _RESULTS["S"]))
+    event = Event("attempt", freeze({"kind": kind, "output": output}), {}, "")
+    run(replies.keep("k", event, _RESULTS["S"]))
     return found
 
 

@@ -257,8 +257,8 @@ def _show_people(caller: str, starter: str, by: str, has_rule: Any) -> Any:
 
 
 def _show_wait(kind: str, note: Any) -> Any:
-    happened = make_event("waiting" if kind == "waiting" else "waited", {"step": "s", "visit": 1}, note)
-    return [waits.dated(happened, now) for now in (0, 1, 2**53 - 2)], waits.dated(RUNNING, 3)  # type: ignore[arg-type]
+    event = make_event("waiting" if kind == "waiting" else "waited", {"step": "s", "visit": 1}, note)
+    return [waits.dated(event, now) for now in (0, 1, 2**53 - 2)], waits.dated(RUNNING, 3)  # type: ignore[arg-type]
 
 
 def _show_brought(kind: str, body: Any) -> Any:
@@ -283,13 +283,13 @@ def _show_size(size: int, counted: int, before: int, most: Any) -> Any:
     limits = thing(output_bytes=10, state_bytes=20)
     state: Any = thing(limits=limits, size=before, slots=((("v", 4),),), is_once_sized=False)
     found = outcome(lambda: sizes.refusal(state, thing(visits=0), size, counted, most))
-    happened = [Event("attempt", {}, {}, "x" * length) for length in (0, 1, 2, 3, 5)]
-    return found, [sizes.may_be_oversize(state, one) for one in happened]
+    events = [Event("attempt", {}, {}, "x" * length) for length in (0, 1, 2, 3, 5)]
+    return found, [sizes.may_be_oversize(state, one) for one in events]
 
 
 def _show_left(value: Any, is_once_sized: Any, more: int) -> Any:
-    happened = make_event("attempt", {"output": value, "step": "s" * more}, {})
-    return sizes.left_size(thing(is_once_sized=is_once_sized), happened, "output")
+    event = make_event("attempt", {"output": value, "step": "s" * more}, {})
+    return sizes.left_size(thing(is_once_sized=is_once_sized), event, "output")
 
 
 TABLES: Final = (

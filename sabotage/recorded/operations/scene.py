@@ -115,7 +115,7 @@ class _Scene:
         """Return a machine with these policies, or those of a program."""
         chosen = chosen or self.chance.choice(self.env.programs)
         if policies is None:
-            policies = [*chosen.case.held(self.later), *self.extra]
+            policies = [*chosen.case.policies_with(self.later), *self.extra]
         more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": self.limits or chosen.case.limits}
         more |= {"trusted": self.trusted, "lease_seconds": self.lease_seconds, "retry_delay": self.retry_delay}
         more |= {"checker": self.checker, "cache": self.cache}
@@ -316,7 +316,7 @@ class _Scene:
         data = {**chosen.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
         turn, policies = (
             TurnRequest("the first", {"a": 1}, max_steps=data["max_steps"]),
-            [*chosen.case.held(self.later)],
+            [*chosen.case.policies_with(self.later)],
         )
         try:
             if before:

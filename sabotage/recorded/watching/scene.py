@@ -109,7 +109,7 @@ class Watched:
         if found is None or self.env.is_dead or self.chance.random() < 0.3:
             case = self.runs[run].case
             more = {} if self.observer is None else {"observer": self.observer}
-            found = self.machines[run] = self.env.machine(case.held(0), limits=case.limits, **more)
+            found = self.machines[run] = self.env.machine(case.policies_with(0), limits=case.limits, **more)
         return found
 
     def go_on(self, run: str) -> None:

@@ -101,16 +101,18 @@ class WaitStep(Routed):
         return "until" if self.until is not None else "seconds"
 
     @property
-    def asked(self) -> Any:
+    def stated_time(self) -> Any:
         """What that field says: a number or a text."""
         return self.until if self.until is not None else self.seconds
 
     @property
     def is_constant(self) -> bool:
         """Whether it says how long without reading a value, so that it can't fail."""
-        return not isinstance(self.asked, str) or not any(isinstance(one, Reference) for one in parts(self.asked))
+        return not isinstance(self.stated_time, str) or not any(
+            isinstance(one, Reference) for one in parts(self.stated_time)
+        )
 
     @property
     def templates(self) -> Iterable[Template]:
         """How long it waits."""
-        return (Template(None, (self.field,), self.asked),)
+        return (Template(None, (self.field,), self.stated_time),)

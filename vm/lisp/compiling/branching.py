@@ -105,7 +105,7 @@ def _entered(compiler: Compiling, form: Form, env: Env) -> Pure | None:
 def _pairwise(compiler: Compiling, form: Parens, env: Env, *, is_again: bool) -> tuple[Ways, Ways]:
     """Test a comparison of more than two values as one of each pair, once all of them are computed."""
     name, scope = head_of(form), compiler.scope.look(env)
-    args = [one if number(one, scope) is not None else compiler.held(one, env) for one in form.items[1:]]
+    args = [one if number(one, scope) is not None else compiler.read_form(one, env) for one in form.items[1:]]
     if compiler.bench.is_over:
         return [], []
     sign = "=" if name == "not=" else name

@@ -220,13 +220,13 @@ class Compiler:
     def hoisted(self, items: tuple[Form, ...], env: Env) -> tuple[Form, ...]:
         """Return the arguments of a call after their effects: what stands before the last one is computed first."""
         last = max(number for number, one in enumerate(items) if self.effects.are_in(one))
-        before = [self.held(one, env) for one in items[:last]]
+        before = [self.read_form(one, env) for one in items[:last]]
         value = self.value(items[last], env)
         if isinstance(value, Pure) and value.env is env:  # nothing happens before it is computed with the rest
             return (*before, value.form, *items[last + 1 :])
         return (*before, self.read(value, items[last]), *items[last + 1 :])
 
-    def held(self, form: Form, env: Env) -> Form:
+    def read_form(self, form: Form, env: Env) -> Form:
         """Return a form that reads the value of a form, which is computed here."""
         value = self.value(form, env)
         return form if isinstance(value, Inline) and not self.effects.are_in(form) else self.read(value, form)

@@ -49,7 +49,7 @@ class Compiling(Protocol):
     def hoisted(self, items: tuple[Form, ...], env: Env) -> tuple[Form, ...]:
         """Return the arguments of a call after their effects."""
 
-    def held(self, form: Form, env: Env) -> Form:
+    def read_form(self, form: Form, env: Env) -> Form:
         """Return a form that reads the value of a form, which is computed here."""
 
     def template(self, value: Value, form: Form) -> Any:

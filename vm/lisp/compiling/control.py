@@ -38,7 +38,7 @@ def threaded(compiler: Compiling, form: Parens, env: Env) -> Form:
     is_last = head_of(form) == "->>"
     for step in form.items[2:]:
         if is_last and isinstance(step, Parens) and any(map(compiler.effects.are_in, step.items[1:])):
-            found = compiler.held(found, env)
+            found = compiler.read_form(found, env)
         found = into(step, found, last=is_last)
     return found
 
