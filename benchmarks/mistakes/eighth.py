@@ -231,7 +231,7 @@ from stepward.vm.journal.records import TRACE_TAG
                 "vm/machine/deliveries.py",
                 """\
             if lease_and_run is not None and (still := _awaited(lease_and_run[1], read)) is not None:
-                here, call = still
+                local, call = still
                 break
             if lease_and_run is not None:
                 await self._io(self.journal.release, lease_and_run[0].lease)

@@ -67,7 +67,7 @@ FIRST: Final = (
     ),
     Planted(
         "a limit of size is off by one",
-        (("vm/machine/sizes.py", "    if size > most:", "    if size > most + 1:"),),
+        (("vm/machine/sizes.py", "    if size > limit:", "    if size > limit + 1:"),),
     ),
     Planted(
         "a call starts after a cancellation",

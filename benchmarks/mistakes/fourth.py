@@ -90,11 +90,11 @@ FOURTH: Final = (
         (
             (
                 "vm/machine/deliveries.py",
-                """                result = _delivered(found.plan, here, call, output)
+                """                result = _delivered(found.plan, local, call, output)
 """,
                 """                result = Result("output")
                 if output is not None:
-                    result = _delivered(found.plan, here, call, output)
+                    result = _delivered(found.plan, local, call, output)
 """,
             ),
         ),

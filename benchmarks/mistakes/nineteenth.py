@@ -56,10 +56,10 @@ NINETEENTH: Final = (
             (
                 "vm/machine/ask.py",
                 """\
-    return _accepted(plan, reply, most)._replace(spent=_spent(reply))
+    return _accepted(plan, reply, max_bytes)._replace(spent=_spent(reply))
 """,
                 """\
-    result = _accepted(plan, reply, most)
+    result = _accepted(plan, reply, max_bytes)
     return result if result.answer == "failed" else result._replace(spent=_spent(reply))
 """,
             ),

@@ -45,17 +45,17 @@ SEVENTEENTH: Final = (
                 """\
     left: Any = None
     for history in chain:
-        most, link = getattr(history.plan.program, BUDGETS[name]), continues_of(history.events[0].body)
+        budget, link = getattr(history.plan.program, BUDGETS[name]), continues_of(history.events[0].body)
         if left is not None and link is not None:
             left = arithmetic("+", left, link.granted.get(name, 0))
-        limits = [one for one in (most, left) if one is not None]
+        limits = [one for one in (budget, left) if one is not None]
         left = arithmetic("-", min(limits), getattr(history.state, name)) if limits else None
     return left
 """,
                 """\
     last = chain[-1]
-    most = getattr(last.plan.program, BUDGETS[name])
-    return None if most is None else arithmetic("-", most, getattr(last.state, name))
+    budget = getattr(last.plan.program, BUDGETS[name])
+    return None if budget is None else arithmetic("-", budget, getattr(last.state, name))
 """,
             ),
         ),
@@ -102,7 +102,7 @@ SEVENTEENTH: Final = (
             (
                 "vm/machine/monitors.py",
                 """\
-            is_shared = [one.automaton.is_shared and one.owner in around for one in self.monitors]
+            is_shared = [one.automaton.is_shared and one.owner in owners for one in self.monitors]
 """,
                 """\
             is_shared = [one.automaton.is_shared and one.owner is None for one in self.monitors]

@@ -134,11 +134,11 @@ SIXTEENTH: Final = (
             (
                 "vm/machine/plan.py",
                 """\
-            call.programs += tuple(name for owner in around if isinstance(owner, InvokeStep) for name in owner.names)
+            call.programs += tuple(name for owner in outer if isinstance(owner, InvokeStep) for name in owner.names)
 """,
                 """\
-            if around and isinstance(around[-1], InvokeStep):
-                call.programs += tuple(around[-1].names)
+            if outer and isinstance(outer[-1], InvokeStep):
+                call.programs += tuple(outer[-1].names)
 """,
             ),
         ),

@@ -24,9 +24,9 @@ SIXTH: Final = (
         (
             (
                 "vm/machine/ask.py",
-                """    return _accepted(plan, reply, most)._replace(spent=_spent(reply))
+                """    return _accepted(plan, reply, max_bytes)._replace(spent=_spent(reply))
 """,
-                """    result = _accepted(plan, reply, most)
+                """    result = _accepted(plan, reply, max_bytes)
     return result._replace(spent=_spent(reply)) if result.answer == "output" else result
 """,
             ),

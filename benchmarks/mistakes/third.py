@@ -26,8 +26,8 @@ THIRD: Final = (
         (
             (
                 "vm/machine/sizes.py",
-                "    most, limits = len(event.text) * MAX_CHARACTER, state.limits\n",
-                "    most, limits = len(event.text), state.limits\n",
+                "    longest, limits = len(event.text) * MAX_CHARACTER, state.limits\n",
+                "    longest, limits = len(event.text), state.limits\n",
             ),
         ),
     ),

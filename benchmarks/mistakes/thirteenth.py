@@ -13,7 +13,7 @@ THIRTEENTH: Final = (
             (
                 "vm/machine/monitors.py",
                 """\
-            is_shared = [one.automaton.is_shared and one.owner in around for one in self.monitors]
+            is_shared = [one.automaton.is_shared and one.owner in owners for one in self.monitors]
 """,
                 """\
             is_shared = [one.automaton.is_shared and one.owner is None for one in self.monitors]

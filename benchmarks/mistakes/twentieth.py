@@ -84,11 +84,11 @@ TWENTIETH: Final = (
             (
                 "vm/machine/continuing.py",
                 """\
-        limits = [one for one in (most, left) if one is not None]
+        limits = [one for one in (budget, left) if one is not None]
         left = arithmetic("-", min(limits), getattr(history.state, name)) if limits else None
 """,
                 """\
-        limit = left if most is None else most
+        limit = left if budget is None else budget
         left = None if limit is None else arithmetic("-", limit, getattr(history.state, name))
 """,
             ),

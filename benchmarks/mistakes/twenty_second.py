@@ -13,11 +13,11 @@ TWENTY_SECOND: Final = (
             (
                 "vm/machine/continuing.py",
                 """\
-        limits = [one for one in (most, left) if one is not None]
+        limits = [one for one in (budget, left) if one is not None]
         left = arithmetic("-", min(limits), getattr(history.state, name)) if limits else None
 """,
                 """\
-        limit = left if most is None else most  # what a program says was bounded by what was left to it
+        limit = left if budget is None else budget  # what a program says was bounded by what was left to it
         left = None if limit is None else arithmetic("-", limit, getattr(history.state, name))
 """,
             ),

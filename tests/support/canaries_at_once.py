@@ -177,7 +177,7 @@ def traces_as_they_come(patch: pytest.MonkeyPatch) -> None:
 
 def mixes_rules_of_bodies(patch: pytest.MonkeyPatch) -> None:
     """The rules of a body see what other items do."""
-    rewrite(patch, Watch, "shared", ("one.automaton.is_shared and one.owner in around", "one.automaton.is_shared"))
+    rewrite(patch, Watch, "shared", ("one.automaton.is_shared and one.owner in owners", "one.automaton.is_shared"))
     patch.setattr(Watch, "begun", lambda self, memories, owner: memories)
 
 

@@ -135,8 +135,8 @@ def reconciles_anything(patch: pytest.MonkeyPatch) -> None:
 
 
 def doubt_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
-    first = ("    _doubted(found, step)\n    if verdict", "    here, call = _doubted(found, step)\n    if verdict")
-    second = ("        here, call = _doubted(found, step)\n        if verdict", "        if verdict")
+    first = ("    _doubted(found, step)\n    if verdict", "    local, call = _doubted(found, step)\n    if verdict")
+    second = ("        local, call = _doubted(found, step)\n        if verdict", "        if verdict")
     rewrite(patch, Deliveries, "reconcile", second, first)
 
 

@@ -23,7 +23,7 @@ def takes_a_fallback_for_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def shares_rules_of_the_program_alone(patch: pytest.MonkeyPatch) -> None:
-    rewrite(patch, Watch, "shared", ("one.owner in around", "one.owner is None"))
+    rewrite(patch, Watch, "shared", ("one.owner in owners", "one.owner is None"))
 
 
 def looks_for_no_groups_among_many(patch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,10 @@ MAX_ERROR: Final = 2_000
 """Characters of an error text that are recorded."""
 
 
-async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext, most: int) -> Result:
-    """Call a tool and return the result; its output has at most `most` bytes. Its exceptions become results, too."""
+async def ask_tool(
+    tools: Tools, clock: Clock, plan: CallPlan, call: Call, context: ToolContext, max_bytes: int
+) -> Result:
+    """Call a tool and return the result; its output has at most `max_bytes`. Its exceptions become results, too."""
     # A tool gets an object of its own: one that it changes must not be a part of the program, or of another run.
     args = opened(call.args) if call.args else FrozenMap()
     try:
@@ -46,8 +48,8 @@ async def ask_tool(tools: Tools, clock: Clock, plan: CallPlan, call: Call, conte
     except Exception as error:
         return Result("failed", error=error_text(error), name=name_of(error, plan.errors))
     if issubclass(type(output), Suspend):  # not isinstance: an object may lie about its `__class__`
-        return _suspended(plan, output, most)
-    return typed(plan, output, "doubt" if plan.writes else "failed", most)
+        return _suspended(plan, output, max_bytes)
+    return typed(plan, output, "doubt" if plan.writes else "failed", max_bytes)
 
 
 class _Raised(Exception):  # noqa: N818 - carries what a tool raised past handlers that would take it for their own
@@ -98,27 +100,27 @@ def _timed_out(plan: CallPlan) -> Result:
     return Result("timeout", error=f"`{plan.id}` took longer than {plan.timeout:g} seconds", name=TIMEOUT)
 
 
-def _suspended(plan: CallPlan, output: Suspend, most: int) -> Result:
+def _suspended(plan: CallPlan, output: Suspend, max_bytes: int) -> Result:
     if not plan.may_suspend:
         why = f"tool `{plan.tool}` suspends, and its manifest does not say so"
         return Result("doubt" if plan.writes else "failed", error=why, name=BAD_OUTPUT)
     try:
-        return Result("suspended", freeze(output.request, room=_budget(most)))
+        return Result("suspended", freeze(output.request, room=_budget(max_bytes)))
     except TooLarge:
-        return Result("suspended", f"its request can't be kept: it has more than the {most} bytes allowed")
+        return Result("suspended", f"its request can't be kept: it has more than the {max_bytes} bytes allowed")
     except (Exception, SystemExit) as error:  # ValueRefused, or what a lazy list or object raises when it is read
         return Result("suspended", f"its request can't be kept: {error_text(error)}")
 
 
-def typed(plan: CallPlan, output: Any, otherwise: Answer, most: int) -> Result:
+def typed(plan: CallPlan, output: Any, otherwise: Answer, max_bytes: int) -> Result:
     """Return an output, frozen, of its type and with sensitive parts marked; else a result of kind `otherwise`.
 
-    An output of much more than `most` bytes is not copied.
+    An output of much more than `max_bytes` bytes is not copied.
     """
     try:
-        value = output if output is None else freeze(output, room=_budget(most))
+        value = output if output is None else freeze(output, room=_budget(max_bytes))
     except TooLarge:
-        return _unfit(otherwise, f"the output of `{plan.id}` has more than the {most} bytes allowed")
+        return _unfit(otherwise, f"the output of `{plan.id}` has more than the {max_bytes} bytes allowed")
     except ValueRefused as error:
         return _unfit(otherwise, f"the output of `{plan.id}` is no value: {error}")
     except (Exception, SystemExit) as error:  # a lazy list or object may do anything when it is read
@@ -133,9 +135,9 @@ def _unfit(answer: Answer, error: str) -> Result:
     return Result(answer, error=error, name=BAD_OUTPUT)
 
 
-def _budget(most: int) -> ByteBudget:
+def _budget(max_bytes: int) -> ByteBudget:
     """Return a budget above the limit, so that a message can name the size of an output that is slightly too large."""
-    return ByteBudget(2 * max(most, LEAST_BUDGET))
+    return ByteBudget(2 * max(max_bytes, LEAST_BUDGET))
 
 
 def _request(plan: CallPlan, call: Call, frame: FrameName) -> ModelRequest:
@@ -149,7 +151,9 @@ def _request(plan: CallPlan, call: Call, frame: FrameName) -> ModelRequest:
     )
 
 
-async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most: int, frame: FrameName = ()) -> Result:
+async def ask_model(
+    model: Model, clock: Clock, plan: CallPlan, call: Call, max_bytes: int, frame: FrameName = ()
+) -> Result:
     """Ask a model and return the result. A reply that the program does not accept is rejected, and charged."""
     request = _request(plan, call, frame)
     if request.model is not None and request.model not in names_of(model):
@@ -173,7 +177,7 @@ async def ask_model(model: Model, clock: Clock, plan: CallPlan, call: Call, most
     if reply.cost is None and plan.has_cost_limit:
         why = f"the model does not say what its reply to `{plan.id}` cost, and the program has `max_cost`"
         return Result("failed", error=why, spent=_spent(reply))
-    return _accepted(plan, reply, most)._replace(spent=_spent(reply))
+    return _accepted(plan, reply, max_bytes)._replace(spent=_spent(reply))
 
 
 def _spent(reply: ModelReply) -> Spent:
@@ -202,29 +206,29 @@ def _json_of(data: Any) -> Any:
     return float(data) if isinstance(data, Decimal) else data
 
 
-def _accepted(plan: CallPlan, reply: ModelReply, most: int) -> Result:
+def _accepted(plan: CallPlan, reply: ModelReply, max_bytes: int) -> Result:
     assert isinstance(plan.call, LlmCall)
     content = reply.content
     if issubclass(type(content), str):  # plain text: a subclass may have a `__class__` and `__eq__` of its own
         content = str.__str__(content)
     if plan.allowed is not None:
-        return accepted_value(plan, content.strip() if type(content) is str else None, most)
+        return accepted_value(plan, content.strip() if type(content) is str else None, max_bytes)
     if plan.call.returns is not None and type(content) is str and not _accepts_text(plan):
         try:
             content = json.loads(content, parse_float=Decimal, parse_constant=_no_constant)
         except (ValueError, RecursionError, ArithmeticError):  # an exponent may be too large for a decimal
             return _unfit("failed", f"the reply to `{plan.id}` is no JSON")._replace(rule="returns")
-    return accepted_value(plan, content, most)
+    return accepted_value(plan, content, max_bytes)
 
 
-def accepted_value(plan: CallPlan, value: Any, most: int) -> Result:
+def accepted_value(plan: CallPlan, value: Any, max_bytes: int) -> Result:
     """Return the result of a reply whose text has been read: one of the allowed texts, or a value of its type."""
     if plan.allowed is not None:
         if type(value) is str and value in plan.allowed:
             return output_of(value)
         why = f"the reply to `{plan.id}` is none of its `allowed_outputs`"
         return _unfit("failed", why)._replace(rule="allowed_outputs")
-    result = typed(plan, value, "failed", most)
+    result = typed(plan, value, "failed", max_bytes)
     return result if result.answer == "output" else result._replace(rule="returns")
 
 

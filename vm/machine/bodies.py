@@ -53,8 +53,8 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
         carry = {body.inside[name]: value for name, value in carried.items()}
     if items is None:
         return _unstarted(plan, state, step, visit, "`items` is no list", BAD_VALUE)
-    if len(items) > body.most:
-        why = f"there are {len(items)} items, and {body.most} are the limit"
+    if len(items) > body.max_items:
+        why = f"there are {len(items)} items, and {body.max_items} are the limit"
         return _unstarted(plan, state, step, visit, why, TOO_MANY_ITEMS)
     fields = {**place_of(state, step.id, visit), "carry": FrozenMap(carry), "items": items}
     event = unsealed("opened", fields) if plan.has_sensitive else make_event("opened", fields)
@@ -101,7 +101,7 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
         if too_large is not None:
             why = "" if state.is_once_sized else f"`{step.id}` can't end: {too_large}"
             return ended(plan, state, "FAILED", "error", why)
-        return make_event("joined", fields | {"kind": "success", **plan.steps[body.next].left})
+        return make_event("joined", fields | {"kind": "success", **plan.steps[body.next].exit_fields})
     return failed_items(plan, state, step, fields, each.round, failed)
 
 

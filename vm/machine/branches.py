@@ -67,8 +67,8 @@ def _failed(plan: Plan, fork: Fork) -> tuple[dict[int, Failure], int | None]:
     for number, branch in enumerate(fork.branches):  # in the order of the layout, which has what comes before first
         lacking = next((one for one in sorted(layout.needs[number]) if one in found), None)
         if lacking is not None:
-            here, before = (plan.steps[layout.branches[one]].id for one in (number, lacking))
-            found[number] = Failure(f"`{here}` can't start: it depends on `{before}`, which has failed", DEPENDENCY)
+            name, earlier = (plan.steps[layout.branches[one]].id for one in (number, lacking))
+            found[number] = Failure(f"`{name}` can't start: it depends on `{earlier}`, which has failed", DEPENDENCY)
         elif not branch.is_done:
             return found, number
         elif branch.failure is not None:
@@ -104,7 +104,7 @@ def join(plan: Plan, state: State) -> Event:
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failures:
-        return make_event("joined", fields | {"kind": "success", **last.left})
+        return make_event("joined", fields | {"kind": "success", **last.exit_fields})
     own = [one for one in failures if one[1].name != DEPENDENCY] or failures
     fields |= {"error": "; ".join(f"`{name}`: {failure.error}" for name, failure in own[:3])}
     fields |= named(plan, own[0][1].name)

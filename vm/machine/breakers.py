@@ -36,19 +36,19 @@ def of_program(name: str) -> str:
 
 
 class Breakers:
-    """The breakers of a store, as a machine heeds them. After `most` failures in a row it opens that of a tool.
+    """The breakers of a store, as a machine heeds them. After `max_failures` failures in a row it opens that of a tool.
 
     A failure is an error that the tool does not declare, a time-out, or an outcome that nobody knows. With None the
     machine counts none. What the store says of open breakers is kept for LASTS seconds. A store that blocks is asked
     again on the way of a call that goes to it anyway, and by a call of its own only after LASTS seconds without one.
     """
 
-    def __init__(self, journal: Journal, most: int | None = None) -> None:
-        if most is not None and most < 1:
+    def __init__(self, journal: Journal, max_failures: int | None = None) -> None:
+        if max_failures is not None and max_failures < 1:
             raise ValueError("a breaker opens after 1 failure at the earliest")
         self._journal = journal
-        self._most = most
-        self.counts = most is not None
+        self._max_failures = max_failures
+        self.counts = max_failures is not None
         self._failures: Counter[str] = Counter()
         self.seen: tuple[frozenset[str], float] = (frozenset(), 0.0)
         """The open breakers that the store told of, and the monotonic time until which the machine relies on it."""
@@ -87,14 +87,14 @@ class Breakers:
 
     def count(self, tool: str, result: Result, now: float) -> Switch | None:
         """Count what came of a call; return how the breaker of the tool is to be switched if it failed too often."""
-        if self._most is None:
+        if self._max_failures is None:
             return None
         has_failed = result.answer in ("timeout", "doubt") or (result.answer == "failed" and result.name == UNEXPECTED)
         if not has_failed:
             self._failures.pop(tool, None)
             return None
         self._failures[tool] += 1
-        if self._failures[tool] < self._most:
+        if self._failures[tool] < self._max_failures:
             return None
         return Switch(of_tool(tool), True, now, f"{self._failures[tool]} failures in a row", MACHINE)
 

@@ -68,7 +68,7 @@ class Replies:
         self._report(NAMELESS)
         return None
 
-    async def find(self, key: str, plan: CallPlan, most: int) -> Result | None:
+    async def find(self, key: str, plan: CallPlan, max_bytes: int) -> Result | None:
         """Return the kept reply as the result of a call that costs nothing, or None if the model has to be asked.
 
         It is judged as any reply is: one that the step does not accept is passed over.
@@ -81,7 +81,7 @@ class Replies:
         except Exception as error:  # a cache of the user's own may raise anything
             self._report(f"a reply was not taken from the cache, and the model asked: {error_text(error)}")
             return None
-        result = accepted_value(plan, cached.value, most)
+        result = accepted_value(plan, cached.value, max_bytes)
         if result.answer != "output":
             self._report(f"the cache has a reply to `{plan.id}` that the step does not accept: the model was asked")
             return None

@@ -50,7 +50,7 @@ def item_started(step: StepPlan, visit: int, frame: FrameName) -> Event:
 
 def assignment(plan: Plan, state: State, step: StepPlan, visit: int, values: Mapping[str, Any]) -> Event:
     """Return the event of what a step assigns."""
-    body = {**place_of(state, step.id, visit), "values": values, **step.left}
+    body = {**place_of(state, step.id, visit), "values": values, **step.exit_fields}
     return unsealed("assigned", body) if plan.has_sensitive else make_event("assigned", body)
 
 
@@ -68,8 +68,8 @@ def is_unpaid(plan: Plan, state: State, frame: FrameName) -> bool:
     """
     if not out_of_steps(plan, state, state.steps + plan.most_cost):  # what is tried again has cost a step before
         return False
-    here = within(plan, state, frame)
-    return here.calls is None and out_of_steps(plan, here, plan.steps[here.at].cost + unpaid_attempts(state))
+    local = within(plan, state, frame)
+    return local.calls is None and out_of_steps(plan, local, plan.steps[local.at].cost + unpaid_attempts(state))
 
 
 def used_up(plan: Plan, state: State) -> str | None:
@@ -407,11 +407,11 @@ def _too_large_together(plan: Plan, state: State, step: StepPlan, call_states: t
 
     Checked where they join, not when each output arrives: which sub-step exceeds the limit must not depend on timing.
     """
-    most = state.limits.state_bytes
+    limit = state.limits.state_bytes
     if state.is_once_sized:
         size = sum(recorded_size(call_state.value) for call_state in call_states)
-        return refusal(state, step, size, size, most)
-    return oversize(plan, state, step, FrozenMap(outputs_of(step, call_states)), most)
+        return refusal(state, step, size, size, limit)
+    return oversize(plan, state, step, FrozenMap(outputs_of(step, call_states)), limit)
 
 
 def outputs_of(step: StepPlan, call_states: tuple[CallState, ...]) -> dict[str, Any]:
@@ -428,7 +428,7 @@ def judge(plan: Plan, state: State, attempt: Call, result: Result, note: dict[st
     step = plan.steps[state.at]
     call = step.calls[attempt.sub]
     if result.answer == "output":
-        body = {"kind": "success", **step.left, "output": result.value, "step": call.id, "visit": attempt.visit}
+        body = {"kind": "success", **step.exit_fields, "output": result.value, "step": call.id, "visit": attempt.visit}
         if attempt.frame:
             body["frame"] = attempt.frame
         return unsealed("attempt", body, note) if plan.has_sensitive else make_event("attempt", body, note)

@@ -42,7 +42,7 @@ class ContinuationRequest(NamedTuple):
     head: str | None
     granted: Mapping[str, Any]
     after_failure: bool
-    most: int
+    max_continuations: int
     accept: Collection[str] = ()
 
 
@@ -87,8 +87,10 @@ def require_continuable(chain: Sequence[History], request: ContinuationRequest) 
     if state.moved:
         raise RunRefused(f"run `{run}` was to move to another version, and has ended before that: start a new run")
     count = sum(not one.state.moved for one in chain[:-1])
-    if count >= request.most:
-        raise RunRefused(f"run `{chain[0].run}` was continued {count} times, and `max_continuations` is {request.most}")
+    if count >= request.max_continuations:
+        raise RunRefused(
+            f"run `{chain[0].run}` was continued {count} times, and `max_continuations` is {request.max_continuations}"
+        )
     if request.head is not None and request.head != last.last.digest.hex():
         raise RunRefused(f"run `{run}` has another head than the one that was named: look at it again")
     if state.is_erased and last.plan.has_sensitive:

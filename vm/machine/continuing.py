@@ -232,10 +232,10 @@ def _left_for_models(chain: Sequence[History], name: str) -> Any:
     """
     left: Any = None
     for history in chain:
-        most, link = getattr(history.plan.program, BUDGETS[name]), continues_of(history.events[0].body)
+        budget, link = getattr(history.plan.program, BUDGETS[name]), continues_of(history.events[0].body)
         if left is not None and link is not None:
             left = arithmetic("+", left, link.granted.get(name, 0))
-        limits = [one for one in (most, left) if one is not None]
+        limits = [one for one in (budget, left) if one is not None]
         left = arithmetic("-", min(limits), getattr(history.state, name)) if limits else None
     return left
 
@@ -256,17 +256,17 @@ def bounded(program: Program, allowed: Mapping[str, Any]) -> Program:
     """Return a program with the smaller of its budgets and those that are allowed; raises RunRefused for none."""
     changed: dict[str, Any] = {}
     asks = any(isinstance(call, LlmCall) for step in program.layout.steps for _, call in step.calls)
-    for name, most in allowed.items():
+    for name, limit in allowed.items():
         field = BUDGETS[name]
         own = getattr(program, field)
         if name in _FOR_MODELS and not asks:
             continue  # it spends none of it
-        if most <= 0:
+        if limit <= 0:
             raise RunRefused(
                 f"no {name} {'is' if name == 'time' else 'are'} left of `{field}`: the operator may grant more"
                 if name != "cost"
                 else f"nothing is left of `{field}`: the operator may grant more"
             )
-        if own is None or own > most:
-            changed[field] = most
+        if own is None or own > limit:
+            changed[field] = limit
     return program.model_copy(update=changed) if changed else program

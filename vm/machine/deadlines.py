@@ -26,23 +26,23 @@ def overdue(plan: Plan, state: State, now: int) -> Event | None:
     first = first_wait(state)
     if not 0 < first <= now or state.is_over or state.is_cancelled:
         return None
-    here = next(one for one in leaves(plan, state) if first_wait(one) == first)
-    if here.due == first:
-        return wait_over(plan, here, now)
-    sub = next(sub for sub, call in enumerate(here.calls or ()) if call.phase == AWAITED and call.due == first)
-    return _passed(plan, here, plan.steps[here.at].calls[sub], now)
+    local = next(one for one in leaves(plan, state) if first_wait(one) == first)
+    if local.due == first:
+        return wait_over(plan, local, now)
+    sub = next(sub for sub, call in enumerate(local.calls or ()) if call.phase == AWAITED and call.due == first)
+    return _passed(plan, local, plan.steps[local.at].calls[sub], now)
 
 
-def _passed(plan: Plan, here: State, call: CallPlan, now: int) -> Event:
-    """Return the event of a deadline that has passed; `here` is the state as the frame of the call sees it."""
-    step = plan.steps[here.at]
-    assert here.calls is not None, "a suspended call is one of the present step"
-    before = here.calls[call.sub]
+def _passed(plan: Plan, local: State, call: CallPlan, now: int) -> Event:
+    """Return the event of a deadline that has passed; `local` is the state as the frame of the call sees it."""
+    step = plan.steps[local.at]
+    assert local.calls is not None, "a suspended call is one of the present step"
+    before = local.calls[call.sub]
     why = f"`{call.id}` had no answer within {as_seconds(call.deadline or 0)} seconds"
     result = Result("doubt" if call.writes else "failed", error=why, name=DEADLINE)
     tried = before.attempt - before.base
     kind = outcome_of(call, tried, result)
-    body: dict[str, Any] = {"kind": kind, **place_of(here, call.id, visits_of(here, step)), "error": why}
+    body: dict[str, Any] = {"kind": kind, **place_of(local, call.id, visits_of(local, step)), "error": why}
     note: dict[str, Any] = {"time": now}
     if kind != "doubt":
         body |= named(plan, DEADLINE)

@@ -159,23 +159,23 @@ def _owing(plan: Plan, state: State) -> tuple[int, bool]:
     return owing, out_of_steps(plan, state, owing + plan.most_cost)
 
 
-def _ask(plan: Plan, state: State, number: int, owing: int, under_way: UnderWay, memory: Memory) -> Action:
-    """Ask a branch what it does next, where `owing` attempts are to come for which the budget has not paid.
+def _ask(plan: Plan, state: State, number: int, unpaid: int, under_way: UnderWay, memory: Memory) -> Action:
+    """Ask a branch what it does next, where `unpaid` attempts are to come for which the budget has not paid.
 
     Those that its siblings owe count as paid. They follow from the records alone, so it makes no difference whether a
     process waits for them by now.
     """
     assert state.fork is not None
-    seen = seen_by(plan, state, number)
-    others = owing - unpaid_attempts(seen) if owing and not state.is_once_sized else 0
-    return decide_within(plan, seen._replace(steps=seen.steps + others) if others else seen, number, under_way, memory)
+    view = seen_by(plan, state, number)
+    others = unpaid - unpaid_attempts(view) if unpaid and not state.is_once_sized else 0
+    return decide_within(plan, view._replace(steps=view.steps + others) if others else view, number, under_way, memory)
 
 
-def decide_within(plan: Plan, seen: State, number: int, under_way: UnderWay, memory: Memory) -> Action:
+def decide_within(plan: Plan, view: State, number: int, under_way: UnderWay, memory: Memory) -> Action:
     """Return the next action of a branch, given the state as it sees it; the others are as `decide` has them."""
-    if under_way and _awaits_call(plan, seen, under_way):
+    if under_way and _awaits_call(plan, view, under_way):
         return IDLE
-    return decide(plan, seen, under_way, None if seen.fork is None else memory.inner.setdefault(number, Memory()))
+    return decide(plan, view, under_way, None if view.fork is None else memory.inner.setdefault(number, Memory()))
 
 
 def is_near_budget(plan: Plan, state: State) -> bool:

@@ -69,18 +69,18 @@ class Deliveries(Runs):
             if waiting is None:
                 await self._refuse(read.run, "resume", "the token was used, or is for another step or program", who)
                 raise DeliveryRefused("the token was used, or is for another step or program")
-            here, call = waiting
+            local, call = waiting
             self._require_tools(found.plan)
             if not pause:
                 await self._require_current(found.plan)
-            result = _delivered(found.plan, here, call, payload)
+            result = _delivered(found.plan, local, call, payload)
             if result.answer != "output":
                 why = f"the payload for `{call.id}` is too large, or not of its type"
                 await self._refuse(read.run, "resume", why, who)
                 raise DeliveryRefused(result.error)
             lease_and_run = await self._take(read.run)
             if lease_and_run is not None and (still := _awaited(lease_and_run[1], read)) is not None:
-                here, call = still
+                local, call = still
                 break
             if lease_and_run is not None:
                 await self._io(self.journal.release, lease_and_run[0].lease)
@@ -90,9 +90,9 @@ class Deliveries(Runs):
             await self.clock.sleep(pause)  # the holder of the lease uses the token, or releases the run
         driver, found = lease_and_run
         if overdue(driver.plan, driver.state, self.clock.now()) is not None:
-            here, call = await self._in_time(driver, found, read, who)
+            local, call = await self._in_time(driver, found, read, who)
         objection = two_people(found.plan, driver.state, call, by or "")
-        why_not = self._settle(driver, here, call, "resumed", result.value, who) if objection is None else objection[1]
+        why_not = self._settle(driver, local, call, "resumed", result.value, who) if objection is None else objection[1]
         if why_not is not None:
             await self._io(self.journal.release, driver.lease)
             await self._refuse(read.run, "resume", why_not, who)
@@ -122,26 +122,26 @@ class Deliveries(Runs):
     def _settle(
         self,
         driver: Driver,
-        here: State,
+        local: State,
         call: CallPlan,
         kind: Literal["resumed", "reconciled"],
         output: Any,
         note: Mapping[str, Any],
     ) -> str | None:
-        """Record the output of a call that was delivered from outside; `here` is the state as its frame sees it.
+        """Record the output of a call that was delivered from outside; `local` is the state as its frame sees it.
 
         Returns why it is too large with the references in place of sensitive values, if so: then nothing is recorded.
         """
-        step = driver.plan.steps[here.at]
-        visit = visits_of(here, step)
-        body = {"kind": "success", "output": output, **place_of(here, call.id, visit)}
+        step = driver.plan.steps[local.at]
+        visit = visits_of(local, step)
+        body = {"kind": "success", "output": output, **place_of(local, call.id, visit)}
         if not step.is_parallel:
             body |= successor_fields(driver.plan.steps, step.transitions["success"])
         if not driver.plan.has_sensitive:
             driver.record(make_event(kind, body, note))
             return None
         event = unsealed(kind, body, note)
-        too_large = oversize(driver.plan, here, step, driver.known.veiled(event))
+        too_large = oversize(driver.plan, local, step, driver.known.veiled(event))
         if too_large is None:
             driver.record(event)
         return too_large
@@ -165,20 +165,20 @@ class Deliveries(Runs):
             await self._require_current(found.plan)
         driver, found = await self._taken(run_id, performs=verdict != "abandon")
         try:
-            here, call = _doubted(found, step)
+            local, call = _doubted(found, step)
             if verdict == "done":
-                result = _delivered(found.plan, here, call, output)
+                result = _delivered(found.plan, local, call, output)
                 if result.answer != "output":
                     raise DeliveryRefused(result.error)
                 objection = two_people(found.plan, found.state, call, by or "")
                 if objection is not None:
                     raise DeliveryRefused(objection[1])
-                why_not = self._settle(driver, here, call, "reconciled", result.value, {"verdict": "done", **who})
+                why_not = self._settle(driver, local, call, "reconciled", result.value, {"verdict": "done", **who})
                 if why_not is not None:
                     raise DeliveryRefused(why_not)
             elif verdict in ("not_done", "abandon"):
-                visit = visits_of(here, found.plan.steps[here.at])
-                body = place_of(here, call.id, visit)
+                visit = visits_of(local, found.plan.steps[local.at])
+                body = place_of(local, call.id, visit)
                 if verdict == "abandon":
                     body |= {"ends": "CANCELLED", "reason": "abandoned"}
                 driver.record(make_event("reconciled", body, {"verdict": verdict, **who}))
@@ -242,21 +242,21 @@ class Deliveries(Runs):
 
 def _awaited(found: History, token: Token) -> tuple[State, CallPlan] | None:
     """Return the suspended call of a token, and the state as its frame sees it; None if there is none."""
-    for here in leaves(found.plan, found.state):
-        step = found.plan.steps[here.at]
-        for call, call_state in zip(step.calls, here.calls or (), strict=False):
-            digest = token.digest(found.plan.digest, call.id, visits_of(here, step), here.frame)
+    for local in leaves(found.plan, found.state):
+        step = found.plan.steps[local.at]
+        for call, call_state in zip(step.calls, local.calls or (), strict=False):
+            digest = token.digest(found.plan.digest, call.id, visits_of(local, step), local.frame)
             if call_state.phase == "suspended" and call_state.token == digest:
-                return here, call
+                return local, call
     return None
 
 
-def _delivered(plan: Plan, here: State, call: CallPlan, payload: Any) -> Result:
+def _delivered(plan: Plan, local: State, call: CallPlan, payload: Any) -> Result:
     """Return the result of an output from outside, checked against its type and the limits of size."""
-    limits = here.limits
+    limits = local.limits
     result = typed(call, payload, "failed", min(limits.output_bytes, limits.state_bytes))
     if result.answer == "output":
-        too_large = oversize(plan, here, plan.steps[here.at], result.value)
+        too_large = oversize(plan, local, plan.steps[local.at], result.value)
         if too_large is not None:
             return Result("failed", error=too_large)
     return result
@@ -268,10 +268,10 @@ def _doubted(found: History, name: str) -> tuple[State, CallPlan]:
     `name` is the step, or its place: `each[3]/pay`. Raises DeliveryRefused if it names no call in doubt, or several.
     """
     doubts = {
-        shown(here.frame, call.id): (here, call)
-        for here in leaves(found.plan, found.state)
-        for call, call_state in zip(found.plan.steps[here.at].calls, here.calls or (), strict=False)
-        if name in (call.id, shown(here.frame, call.id)) and call_state.phase == "doubt"
+        shown(local.frame, call.id): (local, call)
+        for local in leaves(found.plan, found.state)
+        for call, call_state in zip(found.plan.steps[local.at].calls, local.calls or (), strict=False)
+        if name in (call.id, shown(local.frame, call.id)) and call_state.phase == "doubt"
     }
     if not doubts:
         raise DeliveryRefused(f"`{name}` is not in doubt in run `{found.run}`")

@@ -73,7 +73,7 @@ class Driver:
         self.committed = (state, last)
         self.pending: list[Pending] = []
         self.urgency = ANY_TIME
-        self.most = 0
+        self.max_bytes = 0
         """Bytes that an output may have, once the run is driven."""
         self.secrets: dict[str, bytes] = {}
         self.under_way: dict[tuple[FrameName, int], tuple[list[PartUnderWay], float | None]] = {}
@@ -108,7 +108,7 @@ class Driver:
 
     async def _finish(self) -> None:
         limits = self.state.limits
-        self.most = min(limits.output_bytes, limits.state_bytes)
+        self.max_bytes = min(limits.output_bytes, limits.state_bytes)
         while True:
             while await self._advance() and not self.stops():
                 pass
@@ -286,7 +286,7 @@ class Driver:
             for one in ends:
                 one.cancel()
 
-    def here(self, call: Call) -> State:
+    def state_of(self, call: Call) -> State:
         """Return the state as the frame of a call sees it."""
         return self.state if self.state.fork is None else within(self.plan, self.state, call.frame)
 
@@ -308,12 +308,12 @@ class Driver:
             if self.state.is_cancelled and not self._is_open(call):
                 return
         self._intended.discard((step, frame))
-        most = self.most
+        limit = self.max_bytes
         replies = setup.replies
         key = None if replies is None else replies.key(plan, call, self.known)
         # Only a first attempt looks for a reply, and before the look at the lease, because it may take time.
         cached = (
-            await replies.find(key, plan, most) if replies is not None and key is not None and attempt == 1 else None
+            await replies.find(key, plan, limit) if replies is not None and key is not None and attempt == 1 else None
         )
         started = setup.clock.now()
         if started / 1e6 >= self.lease.expires:
@@ -324,7 +324,7 @@ class Driver:
             self.under_way[frame, sub] = (parts, None if plan.timeout is None else time.monotonic() + plan.timeout)
         if plan.is_model:
             assert setup.model is not None, "a run without its model is refused"
-            result = cached or await ask_model(setup.model, setup.clock, plan, call, most, frame)
+            result = cached or await ask_model(setup.model, setup.clock, plan, call, limit, frame)
             spent = result.spent
             note |= {"tokens": spent.tokens, "cost": as_text(spent.cost), "model": spent.model}
             note |= {"cached": True} if result.is_cached else {}
@@ -332,7 +332,7 @@ class Driver:
             digest, timeout, returns = self.plan.digest, plan.timeout, plan.returns
             place = (digest, self.run, step, visit, attempt, performance, token, timeout, returns, frame)
             context = packed(ToolContext, place)
-            result = await ask_tool(setup.tools, setup.clock, plan, call, context, most)
+            result = await ask_tool(setup.tools, setup.clock, plan, call, context, limit)
         if parts is not None:
             del self.under_way[frame, sub]
         ended = setup.clock.now()
@@ -351,10 +351,10 @@ class Driver:
 
         The time is in the journal before the waiting starts, so that another machine waits only for the rest of it.
         """
-        setup, here = self.setup, self.here(call)
-        assert here.calls is not None, "a call that is repeated is one of the present step"
-        before = here.calls[call.sub]
-        entry = self.plan.steps[here.at].calls[call.sub].retry_of(before.name)
+        setup, local = self.setup, self.state_of(call)
+        assert local.calls is not None, "a call that is repeated is one of the present step"
+        before = local.calls[call.sub]
+        entry = self.plan.steps[local.at].calls[call.sub].retry_of(before.name)
         assert entry is not None, "only an entry of `retry` states a due time"
         await self.flush()
         # A clock that was set back makes no delay longer than the program says.
@@ -399,7 +399,7 @@ class Driver:
         return len(self.pending) > 1 and self.pending[-1][1] - self.pending[0][1] >= MAX_WAIT
 
     def _is_open(self, call: Call) -> bool:
-        calls = self.here(call).calls
+        calls = self.state_of(call).calls
         return calls is not None and calls[call.sub].phase == OPEN
 
     def _start_renewing(self) -> None:
@@ -425,9 +425,9 @@ class Driver:
         if call.is_started:
             if not plan.may_suspend:
                 return ""
-            secrets, here = await self.setup.io(self.setup.journal.vault.get, self.run), self.here(call)
-            assert here.calls is not None, "a call that has started is one of the present step"
-            digest = here.calls[call.sub].token
+            secrets, local = await self.setup.io(self.setup.journal.vault.get, self.run), self.state_of(call)
+            assert local.calls is not None, "a call that has started is one of the present step"
+            digest = local.calls[call.sub].token
             secret = secrets.get(reference)
             return stored_token(secret, self.run, digest, self.plan.digest, call.step, call.visit, frame)
         key = idempotency_key(self.plan.digest, self.run, call.step, call.visit, call.performance, frame)
@@ -447,8 +447,8 @@ class Driver:
 
     def _answer(self, plan: CallPlan, call: Call, result: Result, note: dict[str, Any], at: int) -> Event:
         """Record the outcome of an attempt, and return its event."""
-        here, too_large = self.here(call), None
-        event = judge(self.plan, here, call, result, note)
+        local, too_large = self.state_of(call), None
+        event = judge(self.plan, local, call, result, note)
         body = event.body
         name = "output" if "output" in body else "request"
         if name in body:
@@ -456,11 +456,11 @@ class Driver:
             if is_secret:
                 event = self._sealed(event)
             # The record is longer than the output in it, unless it has only a reference to the output.
-            if is_secret or may_be_oversize(here, event):
-                too_large = oversize(self.plan, here, self.plan.steps[here.at], event.body[name])
+            if is_secret or may_be_oversize(local, event):
+                too_large = oversize(self.plan, local, self.plan.steps[local.at], event.body[name])
             if too_large is not None:
                 unfit = Result("doubt" if plan.writes else "failed", error=too_large, name=BAD_OUTPUT)
-                event = judge(self.plan, here, call, unfit._replace(spent=result.spent), note)
+                event = judge(self.plan, local, call, unfit._replace(spent=result.spent), note)
         self.record(event, at)
         if plan.is_durable:
             self.urgency = DURABLE

@@ -483,12 +483,12 @@ def _waived(program: Program, policies: Sequence[Policy], today: datetime.date |
     )
 
 
-def _frozen(inputs: Mapping[str, Any], most: int) -> Mapping[str, Any]:
-    room = ByteBudget(most)
+def _frozen(inputs: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
+    room = ByteBudget(max_bytes)
     try:
         return {name: freeze(value, room=room) for name, value in inputs.items()}
     except TooLarge:
-        raise RunRefused(f"the inputs have more than the {most} bytes allowed") from None
+        raise RunRefused(f"the inputs have more than the {max_bytes} bytes allowed") from None
     except ValueRefused as error:
         raise RunRefused(f"an input is no value: {error}") from None
     except Exception as error:  # a lazy list or object may fail when it is read

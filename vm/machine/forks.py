@@ -28,10 +28,10 @@ def seen_by(plan: Plan, state: State, number: int) -> State:
     assert fork is not None
     own = fork.branches[number].state
     assert own is not None, "the branch has started and not ended"
-    seen: State = packed(State, own[:OWN_PARTS] + state[OWN_PARTS:])
+    view: State = packed(State, own[:OWN_PARTS] + state[OWN_PARTS:])
     if own.monitors is state.monitors:
-        return seen
-    return seen._replace(monitors=plan.watch.shared(own.monitors, state.monitors, owner_of(plan, fork, number)))
+        return view
+    return view._replace(monitors=plan.watch.shared(own.monitors, state.monitors, owner_of(plan, fork, number)))
 
 
 def unpaid_attempts(state: State) -> int:
@@ -105,11 +105,11 @@ def branch_of(plan: Plan, state: State, frame: FrameName) -> int | None:
 
     The branch need not have started; `Fork.names` has those that go on.
     """
-    fork, around = state.fork, state.frame
-    if fork is None or frame == around:
+    fork, outer = state.fork, state.frame
+    if fork is None or frame == outer:
         return None
-    depth = len(around)
-    if len(frame) > depth and frame[:depth] == around:
+    depth = len(outer)
+    if len(frame) > depth and frame[:depth] == outer:
         step, visit, turn, name = frame[depth]
         if visit == fork.visit and turn == fork.round and step == plan.steps[fork.at].id:
             found = number_of(plan, fork, name)

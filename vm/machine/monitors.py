@@ -214,8 +214,8 @@ class Watch:
         it, hold for each of their frames by itself.
         """
         if owner not in self._shared_at:
-            around = {None, *self._layout.owners_of(owner)}
-            is_shared = [one.automaton.is_shared and one.owner in around for one in self.monitors]
+            owners = {None, *self._layout.owners_of(owner)}
+            is_shared = [one.automaton.is_shared and one.owner in owners for one in self.monitors]
             self._shared_at[owner] = tuple(compress(range(len(is_shared)), is_shared))
         beside = self._shared_at[owner]
         if not beside:

@@ -131,9 +131,9 @@ def _misplaced(last: History) -> str:
 def _within(last: History) -> str:
     """Return the step of the program's own list within which a run waits, in words; empty on a step of its own."""
     state, plan = last.state, last.plan
-    around = state.frames[0].each if state.frames else state.fork or state.each
-    step = plan.steps[around.at if around is not None else state.at]
-    if around is None and (step.calls or state.due) and not step.is_parallel:
+    outer = state.frames[0].each if state.frames else state.fork or state.each
+    step = plan.steps[outer.at if outer is not None else state.at]
+    if outer is None and (step.calls or state.due) and not step.is_parallel:
         return ""
     on = f"`{plan.steps[state.at].id}` of " if state.frames else ""
     if isinstance(step.step, ForEachStep):

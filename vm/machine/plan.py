@@ -166,7 +166,7 @@ class StepPlan:
         self.part: tuple[int, None] = (position, None)
         self.succeeds = self.transitions.get("success", Transition("success", NOWHERE))
         steps = plan.program.layout.steps
-        self.left = {} if self.is_parallel else successor_fields(steps, self.succeeds)
+        self.exit_fields = {} if self.is_parallel else successor_fields(steps, self.succeeds)
         self.clauses: list[Clause] = plan.meaning.clauses_of.get(position, [])
         self.output = self.error = self.error_name = self.variable = NOWHERE
         if isinstance(step, Failing):
@@ -181,8 +181,8 @@ class StepPlan:
             self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[step.id])
         layout = plan.meaning.flow.layout
         owners = layout.owners_of(position)
-        around = [layout.steps[owner] for owner in owners]
-        called = around[-1] if around and isinstance(step, EndStep) else None
+        outer = [layout.steps[owner] for owner in owners]
+        called = outer[-1] if outer and isinstance(step, EndStep) else None
         if isinstance(called, InvokeStep):  # the caller relies on it
             self.returns = plan.meaning.typing.effective(plan.meaning.names.outputs[called.id])
         self.order = plan.meaning.orders.get(position)
@@ -193,7 +193,7 @@ class StepPlan:
                 call.before = frozenset(self.calls[one].id for one in before)
         self.is_in_branch = not layout.sibling_bodies.isdisjoint(owners)
         for call in self.calls:
-            call.programs += tuple(name for owner in around if isinstance(owner, InvokeStep) for name in owner.names)
+            call.programs += tuple(name for owner in outer if isinstance(owner, InvokeStep) for name in owner.names)
         for call in self.calls if self.is_in_branch else ():
             call.has_intent |= self.is_parallel or call.is_model
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
@@ -228,9 +228,9 @@ class BodyPlan:
         layout = plan.program.layout
         self.owner, self.first, self.next = body.owner, body.first, body.next
         self.failed = NOWHERE if body.failed is None else body.failed
-        most = plan.meaning.most_items(body.owner)
-        assert most is not None, "a program without a bound on items has no plan"
-        self.most = most
+        max_items = plan.meaning.most_items(body.owner)
+        assert max_items is not None, "a program without a bound on items has no plan"
+        self.max_items = max_items
         self.stops = step.on_item_error == "fail"
         self.attempts = step.max_retries if step.on_error == "retry" else 1
         self.is_branch = isinstance(step, BranchStep)

@@ -213,12 +213,12 @@ class Searched:
         if not isinstance(value, str):
             number = _folded(as_text(value))
             return number in self._digits or _joined(number) in self._digits
-        most = len(value) if value.isascii() else MAX_CASEFOLD_GROWTH * len(value)
-        if most < MIN_BASE64:
+        longest = len(value) if value.isascii() else MAX_CASEFOLD_GROWTH * len(value)
+        if longest < MIN_BASE64:
             return False
         read: _Text | None = None
         for secret in self._all if len(self._all) <= MAX_UNINDEXED else self._near(_Text.of(value)):
-            if secret.least <= most:
+            if secret.least <= longest:
                 read = read or _Text.of(value)
                 if read.has(secret) or (read.has_half(secret) and read.has_masked(secret)):
                     return True

@@ -387,10 +387,10 @@ def run_of(found: History, held_by: str | None = None) -> Run:
     """Return the public view of a run, with its suspensions and doubts."""
     plan, state = found.plan, found.state
     suspensions, doubts = [], []
-    for here in leaves(plan, state):
-        step, frame = plan.steps[here.at], here.frame
-        visit = 0 if step.is_stage else visits_of(here, step)
-        for call, call_state in zip(step.calls, here.calls or (), strict=False):
+    for local in leaves(plan, state):
+        step, frame = plan.steps[local.at], local.frame
+        visit = 0 if step.is_stage else visits_of(local, step)
+        for call, call_state in zip(step.calls, local.calls or (), strict=False):
             if call_state.phase == "suspended":
                 secret = found.secrets.get(token_reference(call.id, visit, call_state.performance, frame))
                 token = stored_token(secret, found.run, call_state.token, plan.digest, call.id, visit, frame)

@@ -45,27 +45,27 @@ def left_size(state: State, event: Event, name: str) -> int:
     return _bytes(text) - _bytes(canonical(portable({**event.body, name: None}))) + len("null")
 
 
-def oversize(plan: Plan, state: State, step: StepPlan, value: Any, most: int | None = None) -> str | None:
+def oversize(plan: Plan, state: State, step: StepPlan, value: Any, limit: int | None = None) -> str | None:
     """Return why a value of a step is too large, with the sizes, or None.
 
-    `most` overrides the limit of one output. A sensitive value has to fit itself, not only its reference.
+    `limit` overrides the limit of one output. A sensitive value has to fit itself, not only its reference.
     """
     size = _bytes(canonical(portable(opened(value) if plan.has_sensitive else value)))
     counted = max(size, recorded_size(value)) if plan.has_sensitive and not state.is_once_sized else size
-    return refusal(state, step, size, counted, most)
+    return refusal(state, step, size, counted, limit)
 
 
 def may_be_oversize(state: State, event: Event) -> bool:
     """Return whether a value that is in the text of an event may be too large; most are too short for that."""
-    most, limits = len(event.text) * MAX_CHARACTER, state.limits
-    return not most or most > limits.output_bytes or most > limits.state_bytes - state.size
+    longest, limits = len(event.text) * MAX_CHARACTER, state.limits
+    return not longest or longest > limits.output_bytes or longest > limits.state_bytes - state.size
 
 
-def refusal(state: State, step: StepPlan, size: int, counted: int, most: int | None = None) -> str | None:
+def refusal(state: State, step: StepPlan, size: int, counted: int, limit: int | None = None) -> str | None:
     """Return why an output of `size` bytes, of which `counted` count for the state, is too large, or None."""
-    most = state.limits.output_bytes if most is None else most
-    if size > most:
-        return f"the output has {size} bytes, more than the {most} allowed"
+    limit = state.limits.output_bytes if limit is None else limit
+    if size > limit:
+        return f"the output has {size} bytes, more than the {limit} allowed"
     total = state.size + counted - get(state.slots, step.visits)[1]
     if total > state.limits.state_bytes:
         return f"the state would have {total} bytes, more than the {state.limits.state_bytes} allowed"

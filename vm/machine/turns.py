@@ -84,8 +84,8 @@ def link_behind(before: History) -> dict[str, Any]:
 
 def steps_left(before: History) -> int | None:
     """Return the steps that a session has left after a turn; None without a bound."""
-    most = before.plan.program.max_steps
-    return None if most is None else most - before.state.steps
+    max_steps = before.plan.program.max_steps
+    return None if max_steps is None else max_steps - before.state.steps
 
 
 def turn_misfit(found: History, link: Continues | None, before: History | None) -> str | None:

@@ -50,11 +50,11 @@ def dated(action: Action, now: int) -> Action:
     return action._replace(note={"started": now, "due": due})
 
 
-def wait_over(plan: Plan, here: State, now: int) -> Event:
-    """Return the event that ends a wait; `here` is the state as its frame sees it, `now` in microseconds."""
-    step = plan.steps[here.at]
+def wait_over(plan: Plan, local: State, now: int) -> Event:
+    """Return the event that ends a wait; `local` is the state as its frame sees it, `now` in microseconds."""
+    step = plan.steps[local.at]
     leaving = successor_fields(plan.steps, step.transitions["success"])
-    return make_event("waited", {**place_of(here, step.id, visits_of(here, step)), **leaving}, {"time": now})
+    return make_event("waited", {**place_of(local, step.id, visits_of(local, step)), **leaving}, {"time": now})
 
 
 # -- the states after --------------------------------------------------------------------------------------------------

@@ -331,7 +331,7 @@ def break_circuits(context: SceneContext) -> None:
     """Count failures of tools, open breakers and close them again, as time passes."""
     chance, store, clock = context.chance, _Store(), thing(now=100.0)
     context.swap(breakers, "time", thing(monotonic=lambda: clock.now))
-    context.do("most", lambda: Breakers(store, chance.choice((0, -1, 1, None)))._most, has_own_words=True)
+    context.do("most", lambda: Breakers(store, chance.choice((0, -1, 1, None)))._max_failures, has_own_words=True)
     machines = [Breakers(store, chance.choice((1, 2, 3, None))) for _ in range(2)]
     for _ in range(16):
         one, name = chance.choice(machines), chance.choice(("pay", "mail"))
