@@ -131,7 +131,9 @@ def _squeezed(text: str) -> str:
 def _encodes(text: str, secret: bytes) -> bool:
     if secret.hex() in _squeezed(text.casefold()):
         return True
-    for run in _BASE64.findall(text.replace("-", "+").replace("_", "/")):
+    in_one_line = "".join(line.strip() for line in text.splitlines())
+    plain = f"{text} {in_one_line}".replace("-", "+").replace("_", "/")
+    for run in _BASE64.findall(plain):
         for start in range(4):
             whole = run[start : start + (len(run) - start) // 4 * 4]
             rest = run[start + len(whole) :]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -15,6 +16,8 @@ from typing import Any, Final
 
 DIGITS: Final = 1_000
 LEVELS: Final = 64
+MOST_LEVELS: Final = 2 * LEVELS
+"""The levels of nesting in what a step leaves (language.md, "Documents and limits")."""
 MOST_NAMED: Final = 3
 """How many parts that failed the error of a parallel step names."""
 
@@ -165,8 +168,17 @@ def is_worded(value: Any) -> bool:
 
 
 def size(value: Any) -> int:
-    """Return the size of a value in bytes of the journal's JSON, as limits count it."""
-    return len(_json(_recorded(value), ",", ":").encode())
+    """Return the size of a value in bytes of the journal's JSON, as limits count it.
+
+    A value with too many levels is too large for every limit.
+    """
+    return sys.maxsize if _levels(value) > MOST_LEVELS else len(_json(_recorded(value), ",", ":").encode())
+
+
+def _levels(value: Any) -> int:
+    """Return how deep lists and objects are nested in a value."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else None
+    return 0 if inner is None else 1 + max(map(_levels, inner), default=0)
 
 
 def digest_of(value: Any) -> str:

@@ -12,6 +12,7 @@ from stepward.validator.analysis.constants import constant_value
 from stepward.validator.analysis.failing import FailureNames
 from stepward.validator.analysis.given_types import GivenTypes
 from stepward.validator.analysis.graph import StepGraph
+from stepward.validator.analysis.large_values import LargeValues
 from stepward.validator.analysis.lengths import Length, lengths
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import CallSite
@@ -87,6 +88,11 @@ class ProgramFacts:
     def given_types(self) -> GivenTypes:
         """Which names have only values of a type."""
         return GivenTypes(self.meaning)
+
+    @cached_property
+    def large_values(self) -> LargeValues:
+        """Which steps may have too large values."""
+        return LargeValues(self.meaning, self.given_types)
 
     @cached_property
     def body_ends(self) -> dict[int, int]:

@@ -91,7 +91,7 @@ class TransitionChoices:
             case Stage():
                 return True
             case EndStep():
-                return transition.kind != "failed" or step in self.doubtful or self.facts.bodies.may_be_refused(step)
+                return transition.kind != "failed" or step in self.doubtful or self._may_be_refused(step)
             case _:
                 assert_never(part)
 
@@ -122,7 +122,7 @@ class TransitionChoices:
             case Stage():
                 return False  # it depends on the number of items, and on the attempts before
             case EndStep():
-                return is_sure and transition.kind != "failed" and not self.facts.bodies.may_be_refused(step)
+                return is_sure and transition.kind != "failed" and not self._may_be_refused(step)
             case _:
                 assert_never(part)
 
@@ -142,8 +142,13 @@ class TransitionChoices:
         """Whether an expression of a condition or a `set` may fail in some state; it is asked often."""
         known = self._failing.get(step)
         if known is None:
-            known = self._failing[step] = step in self.doubtful or step in self._unsure() or self._computes(step)
+            is_sure = step not in self.doubtful and step not in self._unsure() and not self._computes(step)
+            known = self._failing[step] = not is_sure or step in self.facts.large_values.steps
         return known
+
+    def _may_be_refused(self, step: int) -> bool:
+        """Whether the output of an `end` step in a body may be of a wrong type, or too large."""
+        return self.facts.bodies.may_be_refused(step) or step in self.facts.large_values.steps
 
     def _may_not_start(self, step: int) -> bool:
         """Whether a for_each step or a call may fail before it starts: its items may be none, its first values may

@@ -23,6 +23,7 @@ from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.joined import written_items
 from stepward.validator.recheck.kept import BEFORE_ALL, BEFORE_ITEM
+from stepward.validator.recheck.large import assigns_too_large, ends_too_large
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
@@ -204,8 +205,10 @@ def _without_error(steps: Steps, step: ForEachStep | ParallelStep) -> list[Itera
 
 
 def may_be_refused(steps: Steps, number: int) -> bool:
-    """Return whether an `end` step ends a called program, and may give what the caller does not take."""
+    """Return whether the output of an `end` step may be too large for a body, or be none that a caller takes."""
     owner, end = steps.reading.layout.owner(number), steps.reading.steps[number]
+    if isinstance(end, EndStep) and ends_too_large(steps, number, end):
+        return True
     step = None if owner is None else steps.reading.steps[owner]
     meant = steps.reading.lookup.meaning((step.id, "output")) if isinstance(step, InvokeStep) else None
     specs = [steps.origins.spec(source) for source in meant.sources] if meant is not None else []
@@ -229,11 +232,13 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
             is_sure = is_sure and not any(FAILS in found for found in results)
             if all(found != {FAILS} for found in results):
                 changes.update(dict.fromkeys(steps.assigned(number, step, state, results)))
+    is_sure = is_sure and not assigns_too_large(steps, number)
     for transition in steps.transitions(number):
         if transition.kind == "success" and _may_be_list(steps, number, step, state):
             yield from (Exit(transition, change, ALONE, NOTHING, 1) for change in changes)
     if not steps.is_blind and isinstance(step, InvokeStep):
-        if not may_fail_to_call(steps.reading, step, lambda name: steps.environment([name], number, state)[name]):
+        may_fail = may_fail_to_call(steps.reading, step, lambda name: steps.environment([name], number, state)[name])
+        if not may_fail and not assigns_too_large(steps, number):
             return
     elif is_sure and _is_list(steps, number, step, state):
         return

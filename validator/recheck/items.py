@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from stepward.validator.recheck.cells import Block
+from stepward.validator.recheck.names import Names
 from stepward.vm.expressions.fields import index_of
+
+Blocks = Sequence[Block]
 
 
 def may_have(owner: Block, name: str) -> bool:
@@ -18,6 +23,23 @@ def surely_has(owner: Block, name: str) -> bool:
     """Return whether every array of a block has an item at an index."""
     number = index_of(name)
     return number is not None and owner.kind == "array" and owner.low is not None and owner.low + 1 > number
+
+
+def apart_by_length(fields: Iterable[Names], environment: Mapping[Names, Blocks]) -> dict[Names, Blocks]:
+    """Return an environment in which arrays with an item at an index that is read are apart from those without."""
+    found = dict(environment)
+    for *owner, field in fields:
+        if index_of(field) is not None and found[tuple(owner)]:
+            found[tuple(owner)] = tuple(part for block in found[tuple(owner)] for part in _parts(block, field))
+    return found
+
+
+def _parts(owner: Block, field: str) -> Blocks:
+    number = index_of(field)
+    is_open = owner.kind == "array" and not owner.single and owner.contents is None
+    if number is None or not is_open or surely_has(owner, field) or not may_have(owner, field):
+        return (owner,)
+    return owner._replace(high=number + 1), owner._replace(low=number)
 
 
 def item_of(owner: Block, name: str) -> Block | None:

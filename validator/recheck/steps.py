@@ -42,8 +42,9 @@ from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
 from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import UNCHANGED, Changes, DescribeField, Followed, State, Test
-from stepward.validator.recheck.items import item_of, may_have, surely_has
+from stepward.validator.recheck.items import apart_by_length, item_of, may_have, surely_has
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
+from stepward.validator.recheck.large import sets_too_large
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.once import reads_once
 from stepward.validator.recheck.orders import earlier, is_ordered
@@ -51,7 +52,7 @@ from stepward.validator.recheck.origins import Origins, field_type
 from stepward.validator.recheck.plain_exits import ended, waited
 from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
-from stepward.validator.recheck.refusals import Refused, TooLarge
+from stepward.validator.recheck.refusals import TooLarge, Unreadable
 from stepward.vm.expressions.building import is_computed
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -158,7 +159,7 @@ class Steps:
     def fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
         """Return environments as `splits` does, without those in which a field contradicts its owner."""
         fields = [name for name in names if name[:-1] in environment and self.origins.root(name) != name]
-        found = splits(names, environment)
+        found = splits(names, apart_by_length(fields, environment))
         return (one for one in found if all(self.origins.fits(name, one[name[:-1]], one[name]) for name in fields))
 
     def exits(self, number: int, state: State) -> tuple[Exit, ...]:
@@ -201,10 +202,10 @@ class Steps:
         return self.questions.answered(tree, known)
 
     def trees(self, number: int, state: State) -> list[Expression]:
-        """Return the expressions of a step in a state; raises Refused where one does not parse."""
+        """Return the expressions of a step in a state; raises Unreadable where one does not parse."""
         trees = self.reading.plain_expressions(number)
         if trees is None:
-            raise Refused(f"an expression of `{self.reading.steps[number].id}` can't be read")
+            raise Unreadable(f"an expression of `{self.reading.steps[number].id}` can't be read")
         return [self.answered(tree, number, state) for tree in trees]
 
     def _all(self, number: int, step: AnyStep, state: State) -> Iterator[Exit]:
@@ -387,8 +388,7 @@ class Steps:
         trees = self.trees(number, state)
         names = references(trees)
         environment = self.environment(names, number, state)
-        fails = False
-        changes: dict[Changes, None] = {}
+        fails, changes = sets_too_large(self, number), dict[Changes, None]()
         for split in self.fitting(names, environment):
             results = [values(tree, split, may_overflow=self.origins.may_overflow(tree)) for tree in trees]
             fails = fails or any(FAILS in found for found in results)

@@ -128,9 +128,12 @@ class Spellings(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """A text in the forms in which spellings are searched for; `read` has it with its escapes read, too."""
+    """A text in the forms in which spellings are searched for; `read` has it with its escapes read, too.
 
-    read: tuple[str, ...]
+    `unbroken` has it without its line ends as well: encoders of mail put them into base64.
+    """
+
+    unbroken: tuple[str, ...]
     folded: tuple[str, ...]
     joined: tuple[str, ...]
 
@@ -138,12 +141,13 @@ class _Text(NamedTuple):
     def of(cls, text: str) -> _Text:
         read = readings(text)
         folded = tuple(map(_folded, read))
-        return cls(read, folded, tuple(map(_joined, folded)))
+        unbroken = (*read, *(_LINE_END.sub("", one) for one in read if "\n" in one or "\r" in one))
+        return cls(unbroken, folded, tuple(map(_joined, folded)))
 
     def has(self, secret: Spellings) -> bool:
         """Return whether the text has a whole value in some spelling."""
         is_there = _has_any(self.folded, (secret.whole,)) or _has_any(self.joined, secret.joined)
-        return is_there or _has_any(self.read, secret.base64)
+        return is_there or _has_any(self.unbroken, secret.base64)
 
     def has_half(self, secret: Spellings) -> bool:
         """Return whether the text has the first or the last half of a value."""
@@ -227,7 +231,7 @@ class Searched:
     def _near(self, read: _Text) -> Iterator[Spellings]:
         """Yield the values with a spelling whose start occurs in a text."""
         seen: set[str] = set()
-        for text in (*read.read, *read.folded, *read.joined):
+        for text in (*read.unbroken, *read.folded, *read.joined):
             for at in range(len(text) - MIN_BASE64 + 1):
                 start = text[at : at + MIN_BASE64]
                 if start in self._by_start and start not in seen:
@@ -304,4 +308,5 @@ def _in_base64(data: bytes) -> Iterator[str]:
             yield part.translate(_FOR_URLS)
 
 
+_LINE_END: Final = re.compile(r"\s*[\r\n]\s*")
 _FOR_URLS: Final = str.maketrans("+/", "-_")

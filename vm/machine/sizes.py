@@ -16,13 +16,16 @@ from stepward.vm.machine.events import Event
 from stepward.vm.machine.plan import Plan, StepPlan
 from stepward.vm.machine.slots import get
 from stepward.vm.machine.state import State
-from stepward.vm.values import FrozenMap
+from stepward.vm.values import MAX_DEPTH, FrozenMap
 
 _ANY_REFERENCE: Final = Sealed("0" * 2 * REFERENCE_BYTES, "0" * 64, None)
 """In place of a value that is not sealed yet: all references have one length."""
 
 MAX_CHARACTER: Final = 4
 """Maximal number of bytes of a character in UTF-8."""
+
+MAX_NESTED: Final = 2 * MAX_DEPTH
+"""The levels of lists and objects in what a step leaves. What comes from outside has half of them at most."""
 
 _LONG: Final = 512
 """The characters of a record from which it is faster to write all of it but its value than to write its value."""
@@ -50,14 +53,19 @@ def oversize(plan: Plan, state: State, step: StepPlan, value: Any, limit: int | 
 
     `limit` overrides the limit of one output. A sensitive value has to fit itself, not only its reference.
     """
-    size = _bytes(canonical(portable(opened(value) if plan.has_sensitive else value)))
+    plain = opened(value) if plan.has_sensitive else value
+    if _is_too_deep(plain, MAX_NESTED):
+        return f"the output is nested deeper than {MAX_NESTED} levels"
+    size = _bytes(canonical(portable(plain)))
     counted = max(size, recorded_size(value)) if plan.has_sensitive and not state.is_once_sized else size
     return refusal(state, step, size, counted, limit)
 
 
 def may_be_oversize(state: State, event: Event) -> bool:
-    """Return whether a value that is in the text of an event may be too large; most are too short for that."""
+    """Return whether a value that is in the text of an event may be too large or too deep; most are too short."""
     longest, limits = len(event.text) * MAX_CHARACTER, state.limits
+    if event.text.count("[") + event.text.count("{") > MAX_NESTED:
+        return True
     return not longest or longest > limits.output_bytes or longest > limits.state_bytes - state.size
 
 
@@ -70,6 +78,12 @@ def refusal(state: State, step: StepPlan, size: int, counted: int, limit: int | 
     if total > state.limits.state_bytes:
         return f"the state would have {total} bytes, more than the {state.limits.state_bytes} allowed"
     return None
+
+
+def _is_too_deep(value: Any, levels: int) -> bool:
+    """Return whether lists and objects are nested deeper than so many levels."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else None
+    return inner is not None and (levels == 0 or any(_is_too_deep(one, levels - 1) for one in inner))
 
 
 def _bytes(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from pathlib import Path
 
@@ -122,3 +123,14 @@ def test_what_a_tool_asks_quotes_no_number_and_no_key(tmp_path: Path) -> None:
     raw = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     for form in (b"98765432,", IBAN.encode(), IBAN.lower().encode(), IBAN.encode().hex().encode()):
         assert form not in raw
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n    "])
+@pytest.mark.parametrize("width", [20, 64, 76])
+def test_base64_over_several_lines_is_found(width: int, line_end: str) -> None:
+    """Mail has it in lines of 76 characters, PEM in lines of 64."""
+    whole = base64.b64encode(f"Invoice for Ann. Account holder IBAN: {IBAN}, due in 14 days.".encode()).decode()
+    lines = line_end.join(whole[at : at + width] for at in range(0, len(whole), width))
+    for text, is_there in ((f"Content:{line_end}{lines}", True), (f"{whole[:66]}. {whole[66:]}", False)):
+        assert quotes(text, [IBAN]) is is_there
+        assert says(text, IBAN) is is_there

@@ -265,9 +265,8 @@ class Moves:
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
         other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
         readable = self._readable(number, other)
-        may_fail = number in self.analyses.misread or any(
-            tree is None or self.overflow.may_happen(tree) for tree in trees.values()
-        )
+        is_unsure = number in self.analyses.misread or number in self.facts.large_values.steps
+        may_fail = is_unsure or any(tree is None or self.overflow.may_happen(tree) for tree in trees.values())
         for transition in transitions:
             if transition.kind == "failed":
                 yield from (
@@ -486,7 +485,7 @@ class Moves:
         for transition in transitions:
             if transition.kind != "failed" and not self.ends.is_refused(number):
                 yield Leaving(transition, guards, (), (), 1)
-        if self.facts.bodies.may_be_refused(number):
+        if self.facts.bodies.may_be_refused(number) or number in self.facts.large_values.steps:
             yield Leaving(fails, (), (), (), 1)  # the output may not be what the caller takes
         elif wanted is not None:
             yield Leaving(fails, (Guard(wanted, NONE_HOLDS),), (), (), 1)

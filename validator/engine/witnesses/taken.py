@@ -38,12 +38,16 @@ def long_results(analyses: Analyses, path: tuple[Move, ...]) -> str:
 
 
 def _why_it_fails(analyses: Analyses, id: str) -> str:
-    """Return in words why the expressions of a `set` may fail; empty for other steps, and where they can't."""
+    """Return in words why the values of a step may fail it; empty for calls, and where they can't."""
     from stepward.validator.engine.values.domains import Domains
     from stepward.validator.engine.values.overflow import Overflow
 
     number = analyses.facts.flow.position[id]
-    if not isinstance(analyses.facts.flow.steps[number], SetStep):
+    is_set = isinstance(analyses.facts.flow.steps[number], SetStep)
+    if number in analyses.facts.large_values.steps:
+        what = "what it assigns" if is_set else "a value that it hands over"
+        return f"fails where {what} is larger than the machine allows, which a `maxLength` or a `maxItems` rules out"
+    if not is_set:
         return ""
     overflow = Overflow(analyses, Domains(analyses.facts.meaning))
     clauses = analyses.facts.meaning.clauses_of.get(number, ())
