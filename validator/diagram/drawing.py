@@ -12,7 +12,6 @@ from stepward.validator.diagram.marks import Marks
 from stepward.validator.diagram.notes import notes_of
 from stepward.validator.diagram.picture import MAX_BADGES, Badge, Box, Edge, EdgeKind, Kind, Line, Node, Picture, Tone
 from stepward.validator.diagram.words import Body, body_word, lines_of, sub_step_lines, visits_words, whole_of, wrapped
-from stepward.vm.language.flow import target_at
 from stepward.vm.language.guardrails import (
     AnyGuard,
     AnySelector,
@@ -256,7 +255,7 @@ class _Drawing:
             return self._into(transition.to)
         name = f"s{number}{transition.kind}{transition.branch or ''}"
         if transition.to == MISSING:
-            missing = target_at(self.flow.steps[number], transition.field)
+            missing = self.flow.target_at(number, transition.field)
             return self._sign(name, "broken", _wrapped_lines(f"missing: {missing}", "text"), number)
         assert transition.to == END
         assert transition.ending is not None

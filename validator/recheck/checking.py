@@ -12,7 +12,7 @@ from stepward.validator.recheck.fields import Fields
 from stepward.validator.recheck.flow import has_every_branch
 from stepward.validator.recheck.formulas import must_be_unsatisfiable, says_nothing, solver
 from stepward.validator.recheck.reading import Reading
-from stepward.validator.recheck.refusals import Refused
+from stepward.validator.recheck.refusals import Refused, TooLarge, Unreadable
 from stepward.validator.recheck.rules import DecisionWatcher, Watcher
 from stepward.validator.recheck.search import is_ruled_out, refuted
 from stepward.validator.recheck.tables import TableCheck, among_all_values
@@ -101,6 +101,8 @@ class _Verdict:
                 step, kind = min(left)
                 name = self.reading.steps[step].id
                 raise Refused(f"no part of it rules out that the rule is broken at `{name}` ({kind})")
+        except (TooLarge, Unreadable):
+            raise
         except Refused as error:
             why_not = str(error)
         return Rechecked(self.claim, tuple(self.kinds), tuple(self.checkers), why_not)

@@ -13,7 +13,7 @@ from stepward.validator.rules.changed_steps import written_id
 from stepward.validator.rules.continuing import continuation, falls_into_failure
 from stepward.validator.rules.naming import MAX_TRIED, arm_words, ends_the_run
 from stepward.validator.rules.regions import behind_words, can_be_removed, regions_among
-from stepward.vm.language.flow import Flow, target_at
+from stepward.vm.language.flow import Flow
 from stepward.vm.language.order import endless_branches
 from stepward.vm.language.similar import near_words, respelt
 from stepward.vm.language.steps import BranchStep, Call, ConditionStep, Failing, FailingStep, LlmCall, Stage
@@ -60,20 +60,26 @@ class MissingTarget(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every field that names no step of the program's list."""
-        steps, flow = context.facts.flow.steps, context.facts.flow
-        sub_steps = {part.id: step.id for step in steps for part in step.sub_steps}
-        for number, step in enumerate(steps):
-            for field in dict.fromkeys(
-                transition.field for transition in flow.transitions[number] if transition.to == MISSING
-            ):
-                target = target_at(step, field)
-                help = near_words(target, context.facts.flow.position) or "name a step of the list, or add this one"
-                if target in sub_steps:
-                    help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
-                place = Place((*context.facts.flow.layout.path(number), *field))
-                message = f"`{field[-1]}` names `{target}`, which is not a step"
-                correction = None if target in sub_steps else respelt(place, target, context.facts.flow.position)
-                yield self.finding(message, help, place, step=step.id, correction=correction)
+        flow = context.facts.flow
+        sub_steps = {part.id: step.id for step in flow.steps for part in step.sub_steps}
+        for place, target in _missing(flow).items():
+            help = near_words(target, flow.position) or "name a step of the list, or add this one"
+            if target in sub_steps:
+                help = f"it is a sub-step; control can't enter `{sub_steps[target]}` in the middle"
+            message = f"`{place.path[-1]}` names `{target}`, which is not a step"
+            correction = None if target in sub_steps else respelt(place, target, flow.position)
+            step = flow.layout.step_at(place.path)
+            yield self.finding(message, help, place, step=step, correction=correction)
+
+
+def _missing(flow: Flow) -> dict[Place, str]:
+    """Return what names no step, by its place: a step with a body and the stages behind that have the same fields."""
+    return {
+        Place((*flow.layout.path(number), *transition.field)): flow.target_at(number, transition.field)
+        for number, transitions in enumerate(flow.transitions)
+        for transition in transitions
+        if transition.to == MISSING
+    }
 
 
 class UnreachableStep(Rule):

@@ -197,6 +197,17 @@ class Flow:
         found = ((self.layout.after(number), number) for number in range(len(self.steps)))
         return {following: number for following, number in found if following is not None}
 
+    def target_at(self, number: int, field: tuple[str | int, ...]) -> str:
+        """Return the id that a field of a step names; `field` is its path, such as `("cases", 0, "then")`.
+
+        A stage goes where the fields of the step with its body say.
+        """
+        step = self.steps[number]
+        value: Any = self.steps[self.position[step.owner]] if isinstance(step, Stage) else step
+        for part in field:
+            value = value[part] if isinstance(part, int) else getattr(value, part)
+        return str(value)
+
     def is_arm_without_successor(self, number: int) -> bool:
         """Return whether the run ends after this step because it is an arm without a stated successor (rule 3)."""
         step = self.steps[number]
@@ -209,11 +220,3 @@ class Flow:
 def _has_default_successor(step: AnyStep) -> bool:
     """Return whether a step has a successor that it does not name."""
     return isinstance(step, Routed) and step.next_step is None and not step.is_terminal
-
-
-def target_at(step: AnyStep, field: tuple[str | int, ...]) -> str:
-    """Return the id that a field of a step names; `field` is its path, such as `("cases", 0, "then")`."""
-    value: Any = step
-    for part in field:
-        value = value[part] if isinstance(part, int) else getattr(value, part)
-    return str(value)

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from stepward.validator import ProgramValidator
+from stepward.validator.analysis.facts import ProgramFacts
+from stepward.validator.diagram.dot import to_dot
+from stepward.validator.diagram.drawing import draw
 from stepward.vm import Program
 
 Steps = list[dict[str, Any]]
@@ -120,3 +123,52 @@ def test_items_of_an_unknown_type_are_not_reported() -> None:
     data = {"name": "bodies", "language": 2, "tools": tools, "steps": steps}
     report = ProgramValidator(Program.from_dict(data), recheck=False).validate()
     assert "SW203" not in {one.code for one in report.findings}
+
+
+WAYS_OUT: dict[str, dict[str, Any]] = {
+    "next_step": {"next_step": "sory"},
+    "error_step": {"error_step": "sory"},
+    "catch": {"catch": [{"errors": ["any"], "then": "sory"}]},
+}
+
+
+@pytest.mark.parametrize(("kind", "field"), list(product(BODIES, WAYS_OUT)))
+def test_a_way_out_of_a_body_that_names_no_step_is_reported_once(kind: str, field: str) -> None:
+    """The stages behind a body lead where the fields of the step around it say. Pictures show it, too."""
+    body: Steps = [{"id": "seen", "type": "end"}]
+    steps = [*BODIES[kind](body, **WAYS_OUT[field]), {"id": "no", "type": "end"}]
+    programs = {"sub": {"tools": TOOLS, "steps": body}}
+    program = Program.from_dict({"name": "out", "language": 2, "tools": TOOLS, "programs": programs, "steps": steps})
+    found = [
+        one for one in ProgramValidator(program).validate().findings if one.code not in ("SW102", "SW113", "SW212")
+    ]
+    assert [(one.code, one.message) for one in found] == [
+        ("SW101", f"`{'then' if field == 'catch' else field}` names `sory`, which is not a step")
+    ]
+    assert "sory" in to_dot(draw(ProgramFacts(program)))
+
+
+UNREADABLE: dict[str, Steps] = {
+    "set": [{"id": "mid", "type": "set", "set": {"g": "hello there"}}],
+    "condition": [{"id": "mid", "type": "condition", "condition": "hello there", "then": "no"}],
+    "carry": each([{"id": "s", "type": "set", "set": {"c": "1"}}], carry={"c": "hello there"}),
+}
+
+
+@pytest.mark.parametrize(("kind", "what"), list(product(["no body", *BODIES], UNREADABLE)))
+def test_what_does_not_parse_is_no_bug_of_a_checker(kind: str, what: str) -> None:
+    """The second checker can't read it, and another finding says what is wrong. It may be beside what is proved."""
+    body = UNREADABLE[what]
+    steps = body if kind == "no body" else BODIES[kind](body)
+    asked: Steps = [
+        {"id": "small", "type": "condition", "condition": "$n <= 5", "then": "pay", "otherwise": steps[0]["id"]},
+        {"id": "pay", "type": "tool", "tool": "pay", "args": {"n": "$n"}, "is_terminal": True},
+    ]
+    tools = {**TOOLS, "pay": {"effect": "write", "idempotent": True, "args": {"n": {"type": "number"}}}}
+    programs = {"sub": {"tools": tools, "steps": [*body, *AFTER]}}
+    rule = {"name": "small", "never": {"tool": "pay"}, "when": "$args.n > 5"}
+    data = {"name": "out", "language": 2, "tools": tools, "programs": programs, "guardrails": [rule]}
+    program = Program.from_dict({**data, "inputs": {"n": {"type": "number"}}, "steps": [*asked, *steps, *AFTER]})
+    found = {one.code for one in ProgramValidator(program).validate().findings}
+    assert "SW301" in found
+    assert not {code for code in found if code.startswith("SW9")}

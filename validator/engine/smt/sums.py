@@ -25,6 +25,9 @@ MAX_MEMBERS = 256
 MAX_SPLITS = 64
 """The longest literal for which the splits are written out; of a longer one nothing is known."""
 
+MAX_JOINS = 150
+"""The most texts that are joined one after the other: each is asked about inside of the answer about the next."""
+
 KINDS = ("number", "string", "array")
 
 Number = tuple[Term, Any]
@@ -49,6 +52,9 @@ class Writer(Protocol):
     def state(self, condition: Term) -> None:
         """Add a fact that holds in every state."""
 
+    def bounded(self, cases: int, limit: int) -> None:
+        """Raise TooLarge where there are too many cases."""
+
     def integer(self, name: str) -> Any:
         """Return a fresh integer."""
 
@@ -70,6 +76,7 @@ class Sums:
         self.texts: list[Text] = []
         """The joined texts that are no members of an enum, after the halves that they are joined from."""
         self._known: dict[tuple[Any, Any], tuple[Any, Any, Any]] = {}
+        self._joins: dict[int, int] = {}
 
     def plus(self, left: Value, right: Value, added: Callable[[Number, Number], Number]) -> Value:
         """Return the value of `+`; `added` adds two numbers."""
@@ -110,6 +117,9 @@ class Sums:
             members = tuple(one + other for one in first for other in second)
             return Text(names, members, _number(left) * len(second) + _number(right))
         text = Text(names, None, halves=(left, right))
+        joins = 1 + max(self._joins.get(id(left), 0), self._joins.get(id(right), 0))
+        self.terms.bounded(joins, MAX_JOINS)
+        self._joins[id(text)] = joins
         self.texts.append(text)
         return text
 
