@@ -40,10 +40,10 @@ SIXTEENTH: Final = (
             (
                 "vm/machine/redaction.py",
                 """\
-        for text in (*read.read, *read.folded, *read.joined):
+        for text in (*read.unbroken, *read.folded, *read.joined):
 """,
                 """\
-        for text in (*read.read, *read.folded):
+        for text in (*read.unbroken, *read.folded):
 """,
             ),
         ),

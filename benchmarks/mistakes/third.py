@@ -104,8 +104,8 @@ THIRD: Final = (
         (
             (
                 "vm/machine/redaction.py",
-                "        for text in (*read.read, *read.folded, *read.joined):\n",
-                "        for text in (*read.read, *read.folded):\n",
+                "        for text in (*read.unbroken, *read.folded, *read.joined):\n",
+                "        for text in (*read.unbroken, *read.folded):\n",
             ),
         ),
     ),

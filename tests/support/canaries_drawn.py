@@ -149,7 +149,7 @@ def reads_no_escapes(patch: pytest.MonkeyPatch) -> None:
 
 def seeks_no_groups_of_many(patch: pytest.MonkeyPatch) -> None:
     def near(self: Any, read: Any) -> Iterator[Any]:
-        for text in (*read.read, *read.folded):
+        for text in (*read.unbroken, *read.folded):
             for at in range(len(text)):
                 yield from self._by_start.get(text[at : at + redaction.MIN_BASE64], ())
 
