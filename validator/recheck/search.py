@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from stepward.validator.recheck.built import MAX_LISTS, filled, held
 from stepward.validator.recheck.cells import ARRAY, GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
-from stepward.validator.recheck.definite import read_by
+from stepward.validator.recheck.definite import decided_by, read_by
 from stepward.validator.recheck.ends import outputs_of, trees_of
 from stepward.validator.recheck.evaluation import references, truths
 from stepward.validator.recheck.followed import Followed
@@ -252,8 +252,10 @@ def is_ruled_out(reading: Reading, watcher: Watcher, known: Violations, *, is_wi
     """
     with suppress(Refused):
         groups = Groups(reading, watcher, is_wide=is_wide)
-        # Types alone may decide a rule, or one name; of all that is read with that there may be too many states.
-        few: list[list[Names]] = [[], *groups.asked[:MAX_ALONE]]
+        # Types alone may decide a rule, which branches fail, or one name; of all that is read there may be too many
+        # states.
+        branches = {name for number in range(len(reading.steps)) for name in decided_by(reading, number)}
+        few: list[list[Names]] = [[], sorted(branches), *groups.asked[:MAX_ALONE]]
         return any(_never_broken(reading, watcher, known, groups, names) for names in (*few, groups.names))
     return False
 

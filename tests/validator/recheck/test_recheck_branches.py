@@ -266,3 +266,31 @@ def longer(most: int) -> Property:
     }
     (found,) = ProgramValidator(Program.from_dict(data)).validate().properties
     return found
+
+
+@pytest.mark.parametrize(("ends_as", "verdict"), [("failure", Verdict.PROVED), ("success", Verdict.VIOLATED)])
+def test_which_branches_fail_decides_a_rule_where_a_list_has_too_many_values(ends_as: str, verdict: Verdict) -> None:
+    """The engine's formulas know it without a solver, and the second checker has to see it in the states."""
+    tell = [
+        {"id": "asks", "type": "condition", "condition": "$blocked", "then": "no", "otherwise": "told"},
+        {"id": "told", "type": "tool", "tool": "notify", "is_terminal": True},
+        {"id": "no", "type": "end", "outcome": ends_as},
+    ]
+    listed = {"type": "array", "items": {"type": "integer"}, "maxItems": 20}
+    data = {
+        "name": "p",
+        "language": 2,
+        "inputs": {"sku": {"type": "integer"}, "blocked": {"type": "boolean"}, "known": listed},
+        "tools": {"pay": {"effect": "write", "idempotent": True}, "notify": {"effect": "write", "idempotent": True}},
+        "guardrails": [{"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "notify"}}}],
+        "steps": [
+            {"id": "is_known", "type": "condition", "condition": "$sku in $known", "then": "paid", "otherwise": "bad"},
+            {"id": "paid", "type": "tool", "tool": "pay", "error_step": "bad", "next_step": "both"},
+            {"id": "both", "type": "parallel", "branches": {"tell": {"steps": tell}}, "error_step": "bad"}
+            | {"is_terminal": True},
+            {"id": "bad", "type": "end", "outcome": "failure"},
+        ],
+    }
+    data["guardrails"][0]["ends"] = "success"  # type: ignore[index]
+    (found,) = [one for one in ProgramValidator(Program.from_dict(data)).validate().properties if one.rule == "r"]
+    assert (found.verdict, found.rechecked is True) == (verdict, verdict is Verdict.PROVED)
