@@ -270,20 +270,20 @@ def attack_program(
     rows = {attack.name: Row(attack, orders.misses(attack, target)) for attack in orders.chosen()}
     shards = _in_turns(list(orders.shards(row.attack, has_hold=row.misses is None)) for row in rows.values())
     until = None if orders.seconds is None else began + orders.seconds
-    done = 0
+    finished = 0
     firsts: dict[str, tuple[Shard, Found]] = {}
     for result in _shard_results(target, orders, shards, until):
-        done += 1
+        finished += 1
         _enter(rows[result.shard.attack], result, firsts)
         if progress is not None:
-            progress(result.shard, done, len(shards))
+            progress(result.shard, finished, len(shards))
         if orders.stops and firsts:
             break
     for name, (shard, found) in firsts.items():
         script = _script(_target(target, shard), orders, name, found)
         _judge(rows[name], script, is_confirmed=(confirm or is_repeated)(script, orders.postgres))
     seconds = time.monotonic() - began
-    return Matrix(program.name, orders.seed, orders.examples, tuple(rows.values()), seconds, len(shards) - done)
+    return Matrix(program.name, orders.seed, orders.examples, tuple(rows.values()), seconds, len(shards) - finished)
 
 
 def _in_turns(by_attack: Iterable[list[Shard]]) -> list[Shard]:
@@ -430,8 +430,8 @@ def _in_processes(
                     waiting.clear()
                     break
                 running.add(pool.submit(play_in_worker, data, waiting.pop(0), orders))
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
                 _hurry(waiting, future.result())
                 yield future.result()
 

@@ -243,9 +243,9 @@ class EffectOverTheBoundary(Attack):
             is_declared = form != "no declared arguments"
             target = variant(case.target, f"it goes on {is_declared}", lambda data: _going_on(data, is_declared))  # noqa: B023
             broken = Interrupted(case, writes=True, target=target)
-            done = case.needs(broken.written())
-            run = broken.continued(broken.program(done, form), grant={"steps": 50})
-            repeated = {one.key for one in broken.desk.calls} & {one.key for one in done}
+            writes = case.needs(broken.written())
+            run = broken.continued(broken.program(writes, form), grant={"steps": 50})
+            repeated = {one.key for one in broken.desk.calls} & {one.key for one in writes}
             case.hold(not repeated, Invariant.ONCE, f"a continuation has repeated {sorted(repeated)[:1]}")
             outcome = Outcome.DETECTED if run is not None and run.broken else outcome
         return outcome
@@ -266,8 +266,8 @@ class OnceOverTheBoundary(Attack):
         """Interrupt a run that has called such a tool, and call it again otherwise."""
         broken = Interrupted(case, writes=True)
         once = _called_once(broken.target)
-        done = case.needs([one for one in broken.written() if one.tool in once])
-        others = [Written(one.tool, {name: _other(value) for name, value in one.args.items()}) for one in done]
+        writes = case.needs([one for one in broken.written() if one.tool in once])
+        others = [Written(one.tool, {name: _other(value) for name, value in one.args.items()}) for one in writes]
         broken.continued(broken.program(others), grant={"steps": 50})
         called = sorted({one.tool for one in broken.desk.calls} & once)
         case.hold(not called, Invariant.GUARDRAIL, f"tool {called[:1]} is called again by a continuation")

@@ -186,25 +186,25 @@ class _Twins:
 
     def claim(self) -> None:
         """Claim runs that are due, of some of the programs, but for some that are passed over."""
-        chosen, holder = self._random, f"claim {self._number}"
+        chance, holder = self._random, f"claim {self._number}"
         self._number += 1
-        if (late := [stored.due for stored in self.model.runs.values() if stored.due]) and chosen.random() < 0.5:
-            self.now = max(self.now, chosen.choice(late) + chosen.choice((0.0, -0.001)))
-        programs = chosen.sample(list(self._programs.values()), chosen.choice((0, 1, 2, 2)))
-        seqs = {run: len(stored.entries) - chosen.choice((0, 1, 1, 2)) for run, stored in self.model.runs.items()}
-        passed = {run: seq for run, seq in seqs.items() if chosen.random() < 0.3}
-        args = (holder, self.now, chosen.choice(LEASES), chosen.choice((1, 2, 9)), programs, passed)
+        if (late := [stored.due for stored in self.model.runs.values() if stored.due]) and chance.random() < 0.5:
+            self.now = max(self.now, chance.choice(late) + chance.choice((0.0, -0.001)))
+        programs = chance.sample(list(self._programs.values()), chance.choice((0, 1, 2, 2)))
+        seqs = {run: len(stored.entries) - chance.choice((0, 1, 1, 2)) for run, stored in self.model.runs.items()}
+        passed = {run: seq for run, seq in seqs.items() if chance.random() < 0.3}
+        args = (holder, self.now, chance.choice(LEASES), chance.choice((1, 2, 9)), programs, passed)
         for lease in self._compared(f"claim {args[3:]}", lambda: self._store().claim(*args), self.model.claim(*args)):
             self._keep(lease)
 
     def _head(self) -> Head:
         """Return the head of a run, or one that is not its last entry, signed anew."""
-        chosen, run = self._random, self._run()
+        chance, run = self._random, self._run()
         seq, digest, _ = self.model.kept.get(run, (0, bytes(32), b""))
         head = self.model.head(run) or Head(run, seq, digest, None)
-        if chosen.random() < 0.3:
+        if chance.random() < 0.3:
             wrong: tuple[dict[str, Any], ...] = ({"seq": head.seq + 1}, {"digest": bytes(32)})
-            head = head._replace(**chosen.choice(wrong))
+            head = head._replace(**chance.choice(wrong))
         return head._replace(signature=self._signature())
 
     def sign(self) -> None:
@@ -291,18 +291,18 @@ class _Twins:
 
     def look(self) -> None:
         """Check that the store returns everything that the model has."""
-        model, store, chosen = self.model, self._store(), self._random
+        model, store, chance = self.model, self._store(), self._random
         run = self._run()
-        start = chosen.randint(0, 3)
+        start = chance.randint(0, 3)
         self._same(f"read from {start}", store.read(run, start), model.read(run, start))
         for name in self._names.values():
             self._same("head", store.head(name), model.head(name))
             self._same("line of a run", store.row(name), model.row(name))
             self._same("values", store.vault.get(name), model.values.get(name, {}))
-        program = chosen.choice(list(self._programs.values()))
-        statuses = chosen.choice((None, [], ["RUNNING"], ["SUCCESS", "SUSPENDED"], list(STATUSES)))
-        since = chosen.choice((None, None, self.now, *(stored.started for stored in model.runs.values())))
-        limit = chosen.choice((None, None, 0, 1, 2, 9))
+        program = chance.choice(list(self._programs.values()))
+        statuses = chance.choice((None, [], ["RUNNING"], ["SUCCESS", "SUSPENDED"], list(STATUSES)))
+        since = chance.choice((None, None, self.now, *(stored.started for stored in model.runs.values())))
+        limit = chance.choice((None, None, 0, 1, 2, 9))
         question = f"runs of {statuses} since {since}, {limit} at most"
         rows = store.rows(None if statuses is None else iter(statuses), program=program, since=since, limit=limit)
         self._same(question, rows, model.rows(statuses, program, since, limit))
@@ -317,7 +317,7 @@ class _Twins:
         due, programs = store.due(self.now), set(self._programs.values())
         self._same("due", {name: count for name, count in due.items() if name in programs}, model.due(self.now))
         self._same("open breakers", store.opened() & {*self._breakers}, model.opened())
-        breaker = chosen.choice(self._breakers)
+        breaker = chance.choice(self._breakers)
         self._same("switches", store.switches(breaker), [one for one in model.switches if one.name == breaker])
         for digest in (f"{self._names['a']}-{one}" for one in "pqr"):
             self._same("document", store.document(digest), model.documents.get(digest))

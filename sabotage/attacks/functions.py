@@ -236,8 +236,8 @@ def _in_turn(awaitable: Awaitable[Any], handed: Handed, wrong: list[str]) -> Gen
     steps = awaitable.__await__()
     try:
         waits = next(steps)
-    except StopIteration as done:
-        return done.value
+    except StopIteration as stop:
+        return stop.value
     until = time.monotonic() + PATIENCE_SECONDS
     while not handed.threads and not wrong and time.monotonic() < until:
         time.sleep(0)

@@ -381,8 +381,8 @@ class KeyHandedOver(Attack):
             "start again": lambda: machine.run(program, {"card": "4711"}, run_id="run"),
         }
         try:
-            done = case.do(works[deed]())
-            is_done = deed != "prune" or done[0].why is None
+            result = case.do(works[deed]())
+            is_done = deed != "prune" or result[0].why is None
         except JournalError:
             is_done = False
         case.hold(is_done is is_due, self.invariant, f"to {deed} a run of {_named(signed)} is done: {is_done}")

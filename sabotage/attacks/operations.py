@@ -164,8 +164,8 @@ class _Table:
                 question = f"runs of {statuses} and {program} since {since}, {most} at most"
                 self._hold(pair[0] == pair[1], f"{question}, are {pair[0]}, and not {pair[1]}", Invariant.KEPT)
 
-    def _plain(self, done: Sequence[Task] = ()) -> Plain:
-        plain = drawn_plain(self.chance, self.count * 10, self.kinds, done)
+    def _plain(self, before: Sequence[Task] = ()) -> Plain:
+        plain = drawn_plain(self.chance, self.count * 10, self.kinds, before)
         for task in plain.tasks:
             self.desk.fates |= task.fates()
         return plain
@@ -308,8 +308,8 @@ class _Table:
         interrupted = [one for one in self.book.live() if is_interrupted(one)]
         one = self.chance.choice(interrupted) if interrupted and self.chance.random() < 0.9 else self._any()
         self.count += 1
-        done = [write for other in one.chain() for write in other.writes]
-        plain, by = self._plain(done), self.chance.choice(PEOPLE)
+        writes = [write for other in one.chain() for write in other.writes]
+        plain, by = self._plain(writes), self.chance.choice(PEOPLE)
         caller = self.chance.choice((None, None, None, "gate"))
         most: dict[str, tuple[int, ...]] = {"steps": (0, 1, 3, 5), "tokens": (0, 2), "cost": (0, 3), "time": (0, 6)}
         grant = {name: amount for name, among in most.items() if (amount := self.chance.choice(among))}

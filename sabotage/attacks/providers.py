@@ -57,8 +57,8 @@ class SettingsAndPrices(Attack):
     def _send(self, case: Case, temperature: Any, limit: int | None) -> None:
         request = ModelRequest("?", None, None, None, "ask", 1, 1, None, temperature, limit)
         settings = {"temperature": temperature, "max_tokens": limit}
-        sent, due = settings_of(request), {name: value for name, value in settings.items() if value is not None}
-        case.hold(sent == due, Invariant.DATA, f"for {due} a step sends {sent}")
+        found, due = settings_of(request), {name: value for name, value in settings.items() if value is not None}
+        case.hold(found == due, Invariant.DATA, f"for {due} a step sends {found}")
 
     def _pay(self, case: Case, price: dict[str, Any], counts: tuple[int, int, int]) -> None:
         read, written, cached = counts

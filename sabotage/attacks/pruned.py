@@ -133,8 +133,8 @@ class PrunedAudited(Attack):
         receipt = receipt_for(run, case.key)
         trial.clock.time += AFTER
         case.act("prune what has ended")
-        done = case.do(machine.prune(trial.clock.time / 1e6, by="ann"))
-        case.hold((run.id, None) in [(one.run, one.why) for one in done], Invariant.KEPT, f"pruned are {done}")
+        outcomes = case.do(machine.prune(trial.clock.time / 1e6, by="ann"))
+        case.hold((run.id, None) in [(one.run, one.why) for one in outcomes], Invariant.KEPT, f"pruned are {outcomes}")
         left = store.head(run.id) or store.read(run.id) or store.row(run.id) or store.vault.get(run.id)
         case.hold(not left, Invariant.ERASURE, "records or values of a pruned run are left")
         self._never_again(trial)

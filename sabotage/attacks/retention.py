@@ -118,9 +118,9 @@ class PrunedTooEarly(Attack):
         once = case.pick("pruned once", st.booleans())
         for turn in range(2 - once):
             case.act("prune what has ended before the time")
-            done = case.do(machine.prune(at / 1e6, by=BY))
+            outcomes = case.do(machine.prune(at / 1e6, by=BY))
             expected = set[str]() if turn else set(due.goes)
-            self._hold(case, store, due, {one.run for one in done if one.why is None} ^ expected)
+            self._hold(case, store, due, {one.run for one in outcomes if one.why is None} ^ expected)
         for run, content in before.items():
             case.hold(_content(store, run) == content, self.invariant, f"pruning changed {due.stays[run]}")
         return Outcome.ABSORBED
@@ -189,8 +189,8 @@ class _Runs:
             third: lambda: _at_once(machine.resume(self._token, 1)),
         }
         self.case.act("prune three runs: one is continued meanwhile, and one gets a token again")
-        done = self.case.do(machine.prune(self.at / 1e6, program="races", by=BY))
-        outcomes = [(one.run, one.why is None, one.is_fault) for one in done]
+        pruned = self.case.do(machine.prune(self.at / 1e6, program="races", by=BY))
+        outcomes = [(one.run, one.why is None, one.is_fault) for one in pruned]
         due = [(first, True, False), (second, False, False), (third, False, True)]
         self.case.hold(
             outcomes == due, Invariant.KEPT, f"of runs that change meanwhile is told {outcomes}, and not {due}"

@@ -129,8 +129,8 @@ def pick_index(case: Case, name: str, count: int) -> int:
     """Pick an index below `count`; the first is the simplest."""
     from hypothesis import strategies as st
 
-    chosen: int = case.pick(name, st.sampled_from(range(count)))
-    return chosen
+    number: int = case.pick(name, st.sampled_from(range(count)))
+    return number
 
 
 BIT_POSITIONS = 1 << 14
@@ -141,8 +141,8 @@ def pick_bit(case: Case, name: str, size: int) -> int:
     """Pick a bit of data with `size` bytes."""
     from hypothesis import strategies as st
 
-    chosen: int = case.pick(name, st.sampled_from(range(BIT_POSITIONS)))
-    return chosen % (size * 8)
+    number: int = case.pick(name, st.sampled_from(range(BIT_POSITIONS)))
+    return number % (size * 8)
 
 
 def receipt_for(run: Run, key: SigningKey | None = None) -> Receipt:

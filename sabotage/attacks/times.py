@@ -115,9 +115,9 @@ class _Impatient(WorldClock):
     async def let_late_answers_in(self) -> None:
         """Let all hanging calls answer before the next one."""
         self.releases.set()
-        done = [task for task in self.tasks if not task.done()]
-        if done:
-            await asyncio.wait(done)
+        late = [task for task in self.tasks if not task.done()]
+        if late:
+            await asyncio.wait(late)
         self.releases.clear()
 
 

@@ -138,9 +138,9 @@ def wait_cut_short(trial: Trial, records: list[Data]) -> Forged:
         case.log(f"write into record {seq} that the wait is over a second sooner")
         return changed(records, seq, with_note(record, due=record["note"]["due"] - 1_000_000))
     place = place_of(record["body"])
-    begun = next(one for one in reversed(records[:seq]) if _begins(one) and place_of(one["body"]) == place)
+    waiting = next(one for one in reversed(records[:seq]) if _begins(one) and place_of(one["body"]) == place)
     case.log(f"write into record {seq} that the wait ended a microsecond too soon")
-    return changed(records, seq, with_note(record, time=begun["note"]["due"] - 1))
+    return changed(records, seq, with_note(record, time=waiting["note"]["due"] - 1))
 
 
 SOON, LATE, IN_TIME = 10, 20, 5

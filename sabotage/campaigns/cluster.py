@@ -156,8 +156,8 @@ def play_beside(work: bytes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="stepward-") as folder:
         file = Path(folder) / "result"
         command = [sys.executable, "-m", BESIDE, str(file)]
-        done = subprocess.run(command, input=work, capture_output=True, check=False)
-        if done.returncode or not file.exists():
-            errors = done.stderr.decode(errors="replace")[-SHOWN:].strip()
-            raise ShardLost(f"the process of a shard ended with {done.returncode}: {errors}")
+        process = subprocess.run(command, input=work, capture_output=True, check=False)
+        if process.returncode or not file.exists():
+            errors = process.stderr.decode(errors="replace")[-SHOWN:].strip()
+            raise ShardLost(f"the process of a shard ended with {process.returncode}: {errors}")
         return file.read_bytes()

@@ -24,10 +24,10 @@ def is_repeated(script: Script, postgres: str | None = None) -> bool:
         file.write_text(script.to_json(), encoding="utf-8")
         command = [sys.executable, "-P", "-m", __name__, str(file), *(() if postgres is None else (postgres,))]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)
+            process = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return False
-    return done.returncode == SHOWS and done.stdout.startswith(b"breached")
+    return process.returncode == SHOWS and process.stdout.startswith(b"breached")
 
 
 def main(file: str, postgres: str | None = None) -> int:

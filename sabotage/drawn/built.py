@@ -69,8 +69,8 @@ def _value(read: list[str], chance: Random) -> Any:
         "deep": {"inner": {"value": name, "plain": "no reference", "none": None}},
         "costs": "$$5",
     }
-    chosen = [field for field in fields if chance.random() < 0.6] or ["one"]
-    return {field: fields[field] for field in chosen} if chance.random() < 0.9 else [name, "plain"]
+    names = [field for field in fields if chance.random() < 0.6] or ["one"]
+    return {field: fields[field] for field in names} if chance.random() < 0.9 else [name, "plain"]
 
 
 def _with_lists(step: dict[str, Any], chance: Random, share: float) -> dict[str, Any]:

@@ -19,10 +19,10 @@ SMALL: Final = BODIES._replace(kinds=(*("call",) * 5, "condition", "set", "for_e
 def invoking_program(seed: str) -> dict[str, Any]:
     """Return the program of a seed: it calls a drawn one twice, or within items, and goes on when that fails."""
     chance = Random(f"calls {seed}")
-    drawn = body_program(seed, SMALL).program
-    drawn = with_waits(drawn, Random(f"waits in calls {seed}"), 0.3)
-    called = {name: value for name, value in drawn.items() if name not in (*BUDGETS, "tools", "language")}
-    inputs = dict(drawn["inputs"])
+    inner = body_program(seed, SMALL).program
+    inner = with_waits(inner, Random(f"waits in calls {seed}"), 0.3)
+    called = {name: value for name, value in inner.items() if name not in (*BUDGETS, "tools", "language")}
+    inputs = dict(inner["inputs"])
     for name in sorted(inputs):
         if chance.random() < 0.2 and "default" not in inputs[name]:
             inputs[name] = {}  # the caller knows less than the called program
@@ -42,14 +42,14 @@ def invoking_program(seed: str) -> dict[str, Any]:
     else:
         last = [f"$c0.{chance.choice(['output', 'error', 'error_name'])}"]
     steps.append({"id": "z", "type": "end", "output": chance.choice([last, None, None])})
-    budgets = {name: value for name, value in drawn.items() if name in BUDGETS}
-    rules = [{"name": "top", "at_most_once": {"tool": name}} for name in list(drawn.get("tools") or ())[:1]]
+    budgets = {name: value for name, value in inner.items() if name in BUDGETS}
+    rules = [{"name": "top", "at_most_once": {"tool": name}} for name in list(inner.get("tools") or ())[:1]]
     whole: dict[str, Any] = {"name": "top", "language": 2, "inputs": inputs, **budgets, "programs": {"p": called}}
-    if "tools" in drawn:
-        whole["tools"] = drawn["tools"]
+    if "tools" in inner:
+        whole["tools"] = inner["tools"]
         if chance.random() < 0.4:  # the worse word counts
-            stricter = {name: {**tool, "effect": "write"} for name, tool in drawn["tools"].items()}
-            called["tools"] = stricter if chance.random() < 0.5 else drawn["tools"]
+            stricter = {name: {**tool, "effect": "write"} for name, tool in inner["tools"].items()}
+            called["tools"] = stricter if chance.random() < 0.5 else inner["tools"]
             if chance.random() < 0.3:
                 del whole["tools"]
     if chance.random() < 0.3:

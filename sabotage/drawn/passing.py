@@ -96,8 +96,8 @@ def compare_waits(machine: Machine, reference: Reference) -> None:
     equal("waits", ours, {(one.frame, one.step) for one in reference.resting})
     for one in reference.resting:
         place = (one.step, one.visit, one.frame)
-        begun = (record for record in reversed(found.records) if record.kind == "waiting")
-        note = next(record.note for record in begun if _place(record.body) == place)
+        waits = (record for record in reversed(found.records) if record.kind == "waiting")
+        note = next(record.note for record in waits if _place(record.body) == place)
         equal("end of a wait", note["due"], note["started"] + one.lasts if one.until is None else one.until)
     calls = {
         (call.id, one.frame): state.due

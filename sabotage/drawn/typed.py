@@ -34,8 +34,8 @@ def drawn_pairs(chance: Random) -> list[Pair]:
 
 
 def _pair(chance: Random, *, is_output: bool) -> Pair:
-    drawn = chance.choice((*ONE_LIMIT, *TWO_LIMITS)) if chance.random() < 0.5 else drawn_type(chance)
-    data = in_words_of_2(drawn, chance, 0.4)
+    type = chance.choice((*ONE_LIMIT, *TWO_LIMITS)) if chance.random() < 0.5 else drawn_type(chance)
+    data = in_words_of_2(type, chance, 0.4)
     spec = TypeSpec.model_validate(data)
     value = (beside if chance.random() < SHARE_OF_BESIDE else fitting)(spec, chance)
     try:

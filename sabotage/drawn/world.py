@@ -250,8 +250,8 @@ class DrawnWorld:
 
     def starter(self) -> str:
         """Return the person who starts the run, or an empty text for an unnamed one: two people need a name."""
-        drawn = self.chance("by").choice(PEOPLE[:2])
-        return PEOPLE[1] if self.plan.four_eyes else drawn
+        person = self.chance("by").choice(PEOPLE[:2])
+        return PEOPLE[1] if self.plan.four_eyes else person
 
 
 def _is_of(value: Any, spec: TypeSpec | None) -> bool:

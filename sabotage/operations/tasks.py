@@ -181,12 +181,12 @@ class Plain(NamedTuple):
         )
 
 
-def drawn_plain(chance: Random, first: int, kinds: Sequence[str], done: Sequence[Task] = ()) -> Plain:
+def drawn_plain(chance: Random, first: int, kinds: Sequence[str], before: Sequence[Task] = ()) -> Plain:
     """Return a program by chance, whose steps have numbers from `first` on. Often it repeats one of the writes that
-    were `done` before."""
+    were `before` before."""
     tasks = [drawn_task(chance, f"s{first + number}", kinds) for number in range(chance.randint(2, 5))]
-    if done and chance.random() < 0.7:
-        tasks[0] = chance.choice(done)._replace(id=tasks[0].id, fate="well")
+    if before and chance.random() < 0.7:
+        tasks[0] = chance.choice(before)._replace(id=tasks[0].id, fate="well")
     steps = chance.randint(1, 6) if chance.random() < (0.4 if kinds is KINDS else 0.8) else None
     tokens, cost = chance.choice(((None, None), (None, 4), (1, None), (3, None), (3, 3), (5, 7)))
     seconds = chance.choice(LIMITS) if chance.random() < 0.25 else None

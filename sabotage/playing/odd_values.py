@@ -148,11 +148,15 @@ def strange(target: Target, spec: TypeSpec | None, *, is_reply: bool) -> SearchS
     return st.one_of(kinds)
 
 
-def value_of(drawn: Mapping[str, Any]) -> Any:
+def value_of(description: Mapping[str, Any]) -> Any:
     """Return the value of a description from `strange`."""
-    if "specimen" in drawn:
-        return specimen(drawn["specimen"])
-    return drawn["value"] if drawn["how"] == "as it is" else _SPOILINGS[drawn["how"]](drawn["value"])
+    if "specimen" in description:
+        return specimen(description["specimen"])
+    return (
+        description["value"]
+        if description["how"] == "as it is"
+        else _SPOILINGS[description["how"]](description["value"])
+    )
 
 
 def specimen(name: str) -> Any:

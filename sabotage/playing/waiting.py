@@ -14,8 +14,8 @@ def let_pass(reference: Reference, records: Sequence[Mapping[str, Any]]) -> None
     """Let the time of a wait pass, whose end is the last record. Raises Breach if it was not over."""
     last = records[-1]
     place = place_of(last["body"])
-    begun = [record for record in records if record["kind"] == "waiting" and place_of(record["body"]) == place]
-    if not begun or last["note"]["time"] < begun[-1]["note"]["due"]:
+    waits = [record for record in records if record["kind"] == "waiting" and place_of(record["body"]) == place]
+    if not waits or last["note"]["time"] < waits[-1]["note"]["due"]:
         raise Breach(Invariant.GRAPH, f"the wait `{place[0]}` ends before its time")
     for resting in reference.resting:  # one that is over at once does not rest
         if (resting.step, resting.visit, resting.frame) == place:

@@ -203,8 +203,8 @@ class World:
             return
         self._done.add(asking.key)
         args = to_json(asking.args)
-        done = asking.visit, asking.performance
-        self.effects.append(Effect(call.id, call.tool, *done, args, asking.key, asking.frame))
+        place = asking.visit, asking.performance
+        self.effects.append(Effect(call.id, call.tool, *place, args, asking.key, asking.frame))
 
 
 def _routed(call: CallPlan, answer: Mapping[str, Any]) -> CallAnswer:

@@ -78,9 +78,9 @@ def attack_tools(
         for question in questions_about(subject)
     ]
     rows = []
-    for done, (study, question) in enumerate(todo):
+    for number, (study, question) in enumerate(todo):
         if progress is not None:
-            progress(study.subject.name, done, len(todo))
+            progress(study.subject.name, number, len(todo))
         started, cases = time.monotonic(), sandbox.cases
         if until is not None and started >= until:
             verdict = ToolVerdict(ToolOutcome.NOT_RUN, "the time limit was reached before it started")

@@ -230,8 +230,8 @@ def _counted(coroutine: Coroutine[Any, Any, Any], watch: Watch) -> Generator[Any
                 awaited = coroutine.throw(error)
             else:
                 awaited = coroutine.send(answer)
-    except StopIteration as done:
-        return done.value
+    except StopIteration as stop:
+        return stop.value
 
 
 # -- imports -----------------------------------------------------------------------------------------------------------

@@ -68,8 +68,8 @@ def _protect_files(libc: Any, folder: bytes) -> None:
     for path, flags, on, off in ((b"/", ALL_BELOW, READ_ONLY, 0), (folder, 0, 0, READ_ONLY)):
         change = struct.pack("=4Q", on, off, 0, 0)
         number, here, size = (ctypes.c_long(value) for value in (MOUNT_SETATTR, HERE, len(change)))
-        done = libc.syscall(number, here, path, ctypes.c_long(flags), change, size)
-        _do(done, "files can't be made read-only: mount_setattr")
+        result = libc.syscall(number, here, path, ctypes.c_long(flags), change, size)
+        _do(result, "files can't be made read-only: mount_setattr")
 
 
 def die_with_parent() -> None:

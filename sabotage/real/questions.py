@@ -78,9 +78,9 @@ def _effect(study: Study) -> ToolVerdict:
     effect = study.subject.spec.effect
 
     def writes(call: PlainCall) -> str | None:
-        done = [what for kind, what in call.answer["seen"] if kind in ("write", "change")]
-        if done:
-            return f"it is declared `effect: {effect}`, and {done[0]}"
+        changes_seen = [what for kind, what in call.answer["seen"] if kind in ("write", "change")]
+        if changes_seen:
+            return f"it is declared `effect: {effect}`, and {changes_seen[0]}"
         if call.acted or changes(call.before, call.after):
             return f"it is declared `effect: {effect}`, and changes the world: {difference(call.before, call.after)}"
         return None

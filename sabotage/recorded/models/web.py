@@ -42,10 +42,10 @@ class Sent(NamedTuple):
 
 
 class _Response:
-    def __init__(self, sent: Sent) -> None:
-        self.status_code = sent.status
-        self.headers = sent.headers
-        self._sent = sent
+    def __init__(self, response: Sent) -> None:
+        self.status_code = response.status
+        self.headers = response.headers
+        self._sent = response
 
     async def aiter_raw(self) -> AsyncIterator[bytes]:
         for part in self._sent.parts:
@@ -86,12 +86,12 @@ class Web(ModuleType):
     @asynccontextmanager
     async def _stream(self, method: str, url: str, **request: Any) -> AsyncIterator[_Response]:
         self.context.notes.add(method, url, request)
-        sent = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if sent.late:
+        response = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if response.late:
             await asyncio.sleep(LONG)
-        if sent.fault is not None and not sent.breaks:
-            raise sent.fault
-        yield _Response(sent)
+        if response.fault is not None and not response.breaks:
+            raise response.fault
+        yield _Response(response)
 
 
 class Lite(ModuleType):
@@ -104,9 +104,9 @@ class Lite(ModuleType):
         self.cost: Any = 0
         self.takes_schemas: Any = True
 
-    async def acompletion(self, **sent: Any) -> Any:
+    async def acompletion(self, **arguments: Any) -> Any:
         """Note a request, and return the answer."""
-        self.context.notes.add("sent", sent)
+        self.context.notes.add("sent", arguments)
         return self.says
 
     def completion_cost(self, completion_response: Any) -> Any:

@@ -111,12 +111,12 @@ class _Scene:
 
     # -- machines ------------------------------------------------------------------------------------------------------
 
-    def _machine(self, chosen: SceneProgram | None = None, policies: Sequence[Policy] | None = None) -> Process:
+    def _machine(self, scene_program: SceneProgram | None = None, policies: Sequence[Policy] | None = None) -> Process:
         """Return a machine with these policies, or those of a program."""
-        chosen = chosen or self.chance.choice(self.env.programs)
+        scene_program = scene_program or self.chance.choice(self.env.programs)
         if policies is None:
-            policies = [*chosen.case.policies_with(self.later), *self.extra]
-        more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": self.limits or chosen.case.limits}
+            policies = [*scene_program.case.policies_with(self.later), *self.extra]
+        more: dict[str, Any] = {"breaks_after": self.breaks_after, "limits": self.limits or scene_program.case.limits}
         more |= {"trusted": self.trusted, "lease_seconds": self.lease_seconds, "retry_delay": self.retry_delay}
         more |= {"checker": self.checker, "cache": self.cache}
         return self.env.machine(policies, self.key, **more)
@@ -152,20 +152,23 @@ class _Scene:
 
     def start(self) -> None:
         """Start a run, queue one, or start one again."""
-        chosen, by = self.chance.choice(self.env.programs), self._by()
-        inputs = dict(self.env.inputs(chosen))
+        scene_program, by = self.chance.choice(self.env.programs), self._by()
+        inputs = dict(self.env.inputs(scene_program))
         if inputs and self.chance.random() < 0.1:
             inputs[self.chance.choice(sorted(inputs))] = self.chance.choice(PAYLOADS)
         is_again = self.runs and (len(self.runs) >= MOST_RUNS or self.chance.random() < 0.15)
         run = self._run() if is_again else f"r{len(self.runs)}"
         self.env.notes.add("inputs", inputs)
         if self.chance.random() < 0.25:
-            self._ask(f"queue {run} {by}", self._machine(chosen).queue(chosen.case.program, inputs, run_id=run, by=by))
+            self._ask(
+                f"queue {run} {by}",
+                self._machine(scene_program).queue(scene_program.case.program, inputs, run_id=run, by=by),
+            )
         else:
             envelope = self._envelope()
             accept = self.chance.choice(((), (), ("SW998",)))
-            work = self._machine(chosen).run(
-                chosen.case.program, inputs, run_id=run, by=by, envelope=envelope, accept=accept
+            work = self._machine(scene_program).run(
+                scene_program.case.program, inputs, run_id=run, by=by, envelope=envelope, accept=accept
             )
             self._ask(f"run {run} {by} {envelope} {accept}", work)
 
@@ -195,11 +198,18 @@ class _Scene:
 
     def _payload(self) -> Any:
         """Return a value, mostly of the type of a call that may suspend."""
-        calls = [call for chosen in self.env.programs for call in chosen.world.calls.values() if call.may_suspend]
+        calls = [
+            call
+            for scene_program in self.env.programs
+            for call in scene_program.world.calls.values()
+            if call.may_suspend
+        ]
         if not calls or self.chance.random() < 0.3:
             return self.chance.choice(PAYLOADS)
         call = self.chance.choice(calls)
-        world = next(chosen.world for chosen in self.env.programs if chosen.world.calls.get(call.id) is call)
+        world = next(
+            scene_program.world for scene_program in self.env.programs if scene_program.world.calls.get(call.id) is call
+        )
         return world.value(call.id, self.chance)
 
     def reconcile(self) -> None:
@@ -208,7 +218,7 @@ class _Scene:
         if found and self.chance.random() < 0.95:
             run, place = self.chance.choice(found)
         else:
-            calls = [name for chosen in self.env.programs for name in chosen.world.calls] or ["nothing"]
+            calls = [name for scene_program in self.env.programs for name in scene_program.world.calls] or ["nothing"]
             run, place = self._run(), self.chance.choice(calls)
         verdict: Any = self.chance.choice(("done", "done", "not_done", "not_done", "abandon", "maybe"))
         output, by = self._payload(), self._by()
@@ -237,9 +247,9 @@ class _Scene:
         """Let a worker drive what is due."""
         some = self.chance.sample(self.env.programs, self.chance.randint(1, len(self.env.programs)))
         digests: dict[str, frozenset[str]] = {}
-        for chosen in some:
-            name = chosen.case.program.name
-            digests[name] = digests.get(name, frozenset()) | {chosen.plan.digest}
+        for scene_program in some:
+            name = scene_program.case.program.name
+            digests[name] = digests.get(name, frozenset()) | {scene_program.plan.digest}
         worker = Worker(self._machine(some[0]), digests, self._say)
         self.env.may_die = False
         self._ask("work", worker.work(asyncio.Event(), once=True))
@@ -251,9 +261,9 @@ class _Scene:
 
     def continue_run(self) -> None:
         """Continue a run by another program."""
-        run, chosen = self._run("further"), self.chance.choice(self.env.programs)
+        run, scene_program = self._run("further"), self.chance.choice(self.env.programs)
         reads = {}
-        for name in chosen.plan.input_types:
+        for name in scene_program.plan.input_types:
             names = self._names(run)
             if names:
                 reads[name] = name if name in names and self.chance.random() < 0.7 else self.chance.choice(names)
@@ -261,8 +271,8 @@ class _Scene:
         grant = {name: amount for name, among in most.items() if (amount := self.chance.choice(among))}
         more: dict[str, Any] = {"after_failure": self.chance.random() < 0.6, "by": self._by(), "head": self._head(run)}
         more["max_continuations"] = self.chance.choice((3, 3, 1, 0))
-        work = self._machine(chosen).continue_run(
-            run, chosen.case.program, reads, grant=grant, envelope=self._envelope(), **more
+        work = self._machine(scene_program).continue_run(
+            run, scene_program.case.program, reads, grant=grant, envelope=self._envelope(), **more
         )
         self._ask(f"continue {run} {reads} {grant} {more}", work)
 
@@ -280,8 +290,8 @@ class _Scene:
 
     def migrate(self) -> None:
         """Move a run that waits to a new version of its program, whose texts or last steps are others."""
-        run, chosen = self._run("waits"), self.chance.choice(self.env.programs)
-        data = chosen.case.program.to_dict()
+        run, scene_program = self._run("waits"), self.chance.choice(self.env.programs)
+        data = scene_program.case.program.to_dict()
         steps = data["steps"] = list(map(dict, data["steps"]))
         match self.chance.choice(("same", "text", "more", "less")):
             case "text":
@@ -290,9 +300,9 @@ class _Scene:
                 steps.append({"id": "appended", "type": "end"})
             case "less" if len(steps) > 1:
                 steps.pop()
-        work: Callable[..., Any] = self._machine(chosen).migrate
+        work: Callable[..., Any] = self._machine(scene_program).migrate
         if self.chance.random() < 0.3:
-            work = self._machine(chosen).migration
+            work = self._machine(scene_program).migration
         self.env.notes.add("version")
         try:
             program = Program.from_dict(data)
@@ -305,18 +315,18 @@ class _Scene:
 
     def take_turn(self) -> None:
         """Take a turn of a session, behind the last one or, now and then, behind an earlier one."""
-        chosen, by = self.chance.choice(self.env.programs), self._by()
+        scene_program, by = self.chance.choice(self.env.programs), self._by()
         try:
-            before = self.env.quiet(self._machine(chosen).turns("session"))
+            before = self.env.quiet(self._machine(scene_program).turns("session"))
         except Exception as error:
             self.env.notes.add_error(error)
             return
         if self.chance.random() < 0.1:
             before = before[:-1]
-        data = {**chosen.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
+        data = {**scene_program.case.program.to_dict(), "max_steps": self.chance.choice((5, 20, 20))}
         turn, policies = (
             TurnRequest("the first", {"a": 1}, max_steps=data["max_steps"]),
-            [*chosen.case.policies_with(self.later)],
+            [*scene_program.case.policies_with(self.later)],
         )
         try:
             if before:
@@ -326,9 +336,11 @@ class _Scene:
         except Exception as error:  # a program with rules of its own is no turn
             self.env.notes.add_error(error)
             return
-        machine, name = self._machine(chosen, policies), turn_name("session", len(before) + 1)
+        machine, name = self._machine(scene_program, policies), turn_name("session", len(before) + 1)
         last = before[-1] if before else None
-        self._ask(f"turn {name} {by}", machine.take_turn(name, program, self.env.inputs(chosen), turn, last, by=by))
+        self._ask(
+            f"turn {name} {by}", machine.take_turn(name, program, self.env.inputs(scene_program), turn, last, by=by)
+        )
 
     def prune(self) -> None:
         """Prune runs that ended before some time."""
@@ -355,11 +367,11 @@ class _Scene:
         opened = sorted(store.opened())
         tools = sorted({call.tool for chosen in self.env.programs for call in chosen.world.calls.values() if call.tool})
         if opened and self.chance.random() < 0.8:
-            done = store.switch(Switch(self.chance.choice(opened), False, now, "it works", "ann"))
+            switched = store.switch(Switch(self.chance.choice(opened), False, now, "it works", "ann"))
         else:
             name = self.chance.choice([*(f"tool:{tool}" for tool in tools), "program:p0"])
-            done = store.switch(Switch(name, True, now, "by hand", "bob"))
-        self.env.notes.add("switch", done, [tuple(one) for one in store.switches()])
+            switched = store.switch(Switch(name, True, now, "by hand", "bob"))
+        self.env.notes.add("switch", switched, [tuple(one) for one in store.switches()])
 
     def copy_all(self) -> None:
         """Copy all runs to another store, and maybe go on there."""
