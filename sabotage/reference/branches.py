@@ -106,6 +106,7 @@ class Branches(Computing):
         for name, branch in sorted(step.branches.items()):
             members.append(Member(name, list(branch.steps), branch.guardrails))
             members[-1].needs = branch.depends_on
+        self._assigned_now([where for one in members for where, _ in left_without(_part(one), "", "")])
         yield from self._beside(step, members)
         return self._come_together(step, members)
 
@@ -258,7 +259,8 @@ class Branches(Computing):
             failed.append(name)
             why = Unworded.telling(f"{member.name} {name}", () if member.closed is None else member.closed.says)
             errors.append((name, f"`{member.name}`", why.says))
-            changes += left_without(facts.AsPart(str(member.name)), why, name)
+            changes += left_without(_part(member), why, name)
+        known = {where for where, _ in changes}
         ended = [(str(one.name), one.closed.output) for one in members if one.is_good and one.closed is not None]
         output = {facts.written_name(name): output_of for name, output_of in ended if output_of is not GONE}
         inside = [where for one in members for where in one.gone]
@@ -275,7 +277,7 @@ class Branches(Computing):
         else:
             changes += left_with(step, output)
         self._assigned_now(inside)
-        self._change(changes)
+        self._change(changes, known)
         good = [one for one in members if one.is_good]
         self._data.hide_all([_hidden_by(one) for one in good])
         paths = {path for one in good for path in above(one.closed.hidden, facts.written_name(str(one.name)))}  # type: ignore[union-attr]
@@ -309,7 +311,11 @@ def _size_left(member: Member) -> int:
 
 def _left_by(member: Member) -> list[Any]:
     assert member.closed is not None
-    return left_with(facts.AsPart(str(member.name)), member.closed.output)
+    return left_with(_part(member), member.closed.output)
+
+
+def _part(member: Member) -> Any:
+    return facts.AsPart(str(member.name))
 
 
 def _hidden_by(member: Member) -> tuple[Holder, set[FieldPath]]:

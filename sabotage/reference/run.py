@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepward.sabotage.reference import facts
 from stepward.sabotage.reference.answers import Moved
 from stepward.sabotage.reference.calls import Call
-from stepward.sabotage.reference.data import GONE, Changes, Data, FieldPath
+from stepward.sabotage.reference.data import GONE, Changes, Data, FieldPath, Holder
 from stepward.sabotage.reference.inference import Types
 from stepward.sabotage.reference.plain import is_worded, said_in, size
 from stepward.sabotage.reference.rules import ALONE, Earlier, RuleMonitor, rules_of, terms_of
@@ -206,10 +206,13 @@ class Run:
 
     # -- results of a step ---------------------------------------------------------------------------------------------
 
-    def _change(self, changes: Changes) -> None:
-        """Apply the changes of a step, and count steps that changed no value ("Control flow" 10)."""
+    def _change(self, changes: Changes, known: Collection[Holder] = ()) -> None:
+        """Apply the changes of a step, and count steps that changed no value ("Control flow" 10).
+
+        `known` counted as assigned before.
+        """
         self._idle = 0 if self._data.change(changes) else self._idle + 1
-        where = [where for where, _ in changes]
+        where = [where for where, _ in changes if where not in known]
         self._past.append(Happened("assigned", where))
         for monitor in self._rules:
             monitor.assigned(where)

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from machines import unchecked
 from sizes import asked_for
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import lockstep
 from stepward.sabotage.drawn.machine import Parted
+from stepward.sabotage.reference import Reference, Returned
+from stepward.validator import ProgramValidator
+from stepward.vm import Program
 from stepward.vm.language.automata import RequiresAutomaton
 from stepward.vm.machine import apply, bodies, branches, decide, forks, timely
 
@@ -128,3 +132,75 @@ MISTAKES = [
 def test_a_planted_mistake_is_found(mistake: Any, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
     assert finds(first, first + 250)
+
+
+# -- when the output of a branch counts as assigned --------------------------------------------------------------------
+
+
+def again(read: str) -> dict[str, Any]:
+    """Return a program in which a condition reads what a branch came to, and the branches run again."""
+    branches = {
+        "m": {"steps": [{"id": "a", "type": "tool", "tool": "ask"}, {"id": "e", "type": "end", "output": 2}]},
+        "k": {"steps": [{"id": "d", "type": "end", "output": 1}]},
+    }
+    steps = [
+        {"id": "both", "type": "parallel", "max_visits": 3, "branches": branches, "next_step": "q"},
+        {"id": "q", "type": "tool", "tool": "ask", "output_key": "is_first", "next_step": "w"},
+        {"id": "w", "type": "condition", "condition": "$is_first", "then": "c", "otherwise": "p"},
+        {"id": "c", "type": "condition", "condition": read, "then": "both", "otherwise": "both"},
+        {"id": "p", "type": "tool", "tool": "pay", "is_terminal": True},
+    ]
+    return {"steps": steps, "max_steps": 50}
+
+
+def behind(read: str, outcome: str) -> dict[str, Any]:
+    """Return a program in which a condition in a branch reads what the branch before it came to."""
+    second = [
+        {"id": "c", "type": "condition", "condition": read, "then": "d", "otherwise": "no"},
+        {"id": "d", "type": "end", "outcome": outcome},
+        {"id": "no", "type": "end", "outcome": "failure"},
+    ]
+    branches = {
+        "m": {"steps": [{"id": "e", "type": "end", "output": 2}]},
+        "k": {"depends_on": ["m"], "steps": second},
+    }
+    both = {"id": "both", "type": "parallel", "on_error": "skip", "branches": branches}
+    return {"steps": [{**both, "next_step": "p"}, {"id": "p", "type": "tool", "tool": "pay"}]}
+
+
+STALE: dict[str, tuple[dict[str, Any], bool]] = {
+    "the output, and the branches run again": (again("$m.output == 2"), True),
+    "a field of the whole, and they run again": (again("$both.output.m == 2"), True),
+    "the error, and they run again": (again("not defined($m.error)"), True),
+    "the output, in a branch behind it": (behind("$m.output == 2", "success"), False),
+    "the output, in a branch behind it that fails": (behind("$m.output == 2", "failure"), False),
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_the_output_of_a_branch_counts_as_assigned_when_the_step_starts(name: str) -> None:
+    """For the machine, the reference and both checkers alike."""
+    data, is_stale = STALE[name]
+    tools = {"ask": {"effect": "read", "returns": {"type": "boolean"}}, "pay": {"effect": "write", "idempotent": True}}
+    rule = {"name": "r", "protects": {"step": "p"}, "requires": {"step": "c", "branch": "then"}}
+    made = Program.from_dict({"name": "s", "language": 2, "inputs": {}, "tools": tools, "guardrails": [rule], **data})
+    calls: list[str] = []
+
+    class Tools:
+        def has(self, tool: str) -> bool:
+            return bool(tool)
+
+        async def call(self, tool: str, args: Any, context: Any) -> bool:
+            calls.append(tool)
+            return len(calls) == 2
+
+    run = unchecked(Tools()).run_sync(made, {})
+    reference = Reference(made)
+    reference.start({})
+    asked = 0
+    while reference.asked:
+        asked += 1
+        reference.answer(reference.asked[0].step, Returned(asked == 2))
+    assert (run.status, reference.status) == (("FAILED",) * 2 if is_stale else ("SUCCESS",) * 2)
+    (found,) = [one for one in ProgramValidator(made).validate().properties if one.rule == "r"]
+    assert found.verdict == ("violated" if is_stale else "proved")

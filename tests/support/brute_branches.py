@@ -269,7 +269,9 @@ class Enumeration:
             return
         step = self.top[state.at]
         if step is self.fork:
-            rules = self._told(state.rules, (Event("starts", "both", state.env),))
+            outputs = frozenset(f"{name}.{what}" for name in self.names for what in ("output", "error"))
+            started = (Event("starts", "both", state.env), Event("assigns", "both", outputs))
+            rules = self._told(state.rules, started)
             yield state._replace(members=(Member(),) * len(self.names), rules=rules)
             return
         for events, at, env, _, _ in self._outcomes(self.program["steps"], step, state.env, ()):
@@ -306,7 +308,8 @@ class Enumeration:
                 if at in self.bodies[name]:
                     yield self._put(state, place, Member(at, env, visits), rules)
                 else:
-                    gone = frozenset(key for key, _ in env) - {key for key, _ in state.env}
+                    read = {f"{one}.output" for one in self._before(name)}
+                    gone = frozenset(key for key, _ in env) - {key for key, _ in state.env} - read
                     inside = {
                         *gone,
                         "v",

@@ -143,7 +143,10 @@ def forked(plan: Plan, state: State, event: Event) -> State:
     visit = get(state.slots, step.visits)[0]
     if event.body["visit"] != visit:
         raise MisfitError(f"`opened` of visit {event.body['visit']} of `{step.id}`")
-    branches = (Branch(),) * len(plan.forks[step.position].branches)
+    positions = plan.forks[step.position].branches
+    for position in positions:  # their outputs count as assigned here, before a branch that depends on one reads it
+        state = noticed(plan, state, position)
+    branches = (Branch(),) * len(positions)
     return state._replace(fork=Fork(step.position, visit, branches), trace=traced(state.trace, event))
 
 
