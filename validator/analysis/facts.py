@@ -163,8 +163,10 @@ class ProgramFacts:
         found = list(embedded(value))
         if not found:
             return fits(value, spec)
-        if not found[0].whole or found[0].path:
-            return not found[0].path and implies(TypeSpec(type=("string",)), spec)
+        if found[0].path:
+            return False
+        if not found[0].whole:
+            return isinstance(value, str) and self.given_types.is_filled_of(value, spec)
         if implies(TypeSpec(), spec):  # an argument of any type
             return True
         return self.given_types.are_of(self.meaning.names.meaning(found[0].reference.names), spec)

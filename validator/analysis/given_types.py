@@ -7,8 +7,9 @@ of a branch give, is of the types of what it was made of.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, assert_never
 
+from stepward.validator.analysis.filled_texts import Given, filled_type
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.inside import leaves
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
@@ -31,40 +32,57 @@ class GivenTypes:
 
     def are_of(self, meant: Resolution | None, spec: TypeSpec) -> bool:
         """Return whether all values of a reference, while it has one, are certainly of a type."""
-        return self._are_of(meant, spec, set())
+        return all(_is_of(given, spec) for given in self.behind(meant))
 
-    def _are_of(self, meant: Resolution | None, spec: TypeSpec, seen: set[Location]) -> bool:
-        return meant is not None and all(self._gives((source, meant.fields), spec, seen) for source in meant.sources)
+    def is_filled_of(self, text: str, spec: TypeSpec) -> bool:
+        """Return whether a text is certainly of a type when its references are replaced."""
+        filled = filled_type(text, lambda names: self.behind(self._meaning.names.meaning(names)))
+        return implies(filled if spec.pattern is not None else filled.model_copy(update={"pattern": None}), spec)
 
-    def _gives(self, location: Location, spec: TypeSpec, seen: set[Location]) -> bool:
-        """Return whether all values at a location are of a type; names that copy one another add no values."""
+    def behind(self, meant: Resolution | None) -> Iterator[Given]:
+        """Yield types and constants that have all values of a reference, while it has one; None for any value."""
+        if meant is None:
+            yield None
+        else:
+            yield from self._behind(meant, set())
+
+    def _behind(self, meant: Resolution, seen: set[Location]) -> Iterator[Given]:
+        for source in meant.sources:
+            yield from self._of_location((source, meant.fields), seen)
+
+    def _of_location(self, location: Location, seen: set[Location]) -> Iterator[Given]:
+        """Yield what gives a location its values; names that copy one another add no values."""
         source, fields = location
         stated = self._meaning.typing.spec(location)
         if stated is not None or location in seen:
-            return stated is None or implies(stated, spec)
+            yield from () if stated is None else (stated,)
+            return
         if len(fields) > DEEPEST:
-            return False
+            yield None
+            return
         seen.add(location)
         if source.kind == "item":
             listed = self._meaning.typing.copied(source)
-            return listed is not None and self._are_of(_below(listed, fields), spec, seen)
+            yield from [None] if listed is None else self._behind(_below(listed, fields), seen)
+            return
         trees = list(self.trees(source, fields))
-        return bool(trees) and all(self._tree_gives(tree, inner, spec, seen) for tree, inner in trees)
+        if not trees:
+            yield None
+        for tree, inner in trees:
+            yield from self._of_tree(tree, inner, seen)
 
-    def _tree_gives(self, tree: Expression, fields: tuple[str, ...], spec: TypeSpec, seen: set[Location]) -> bool:
+    def _of_tree(self, tree: Expression, fields: tuple[str, ...], seen: set[Location]) -> Iterator[Given]:
         for leaf in leaves(tree, fields):
             match leaf.tree:
                 case Reference(names=names) if not leaf.fields:
-                    if not self._are_of(self._meaning.names.meaning(names), spec, seen):
-                        return False
-                case Constant(value=value) if not leaf.fields:
-                    if not fits(value, spec):
-                        return False
+                    meant = self._meaning.names.meaning(names)
+                    yield from [None] if meant is None else self._behind(meant, seen)
+                case Constant() as constant if not leaf.fields:
+                    yield constant
                 case None:
                     pass  # there is no value
                 case _:
-                    return False
-        return True
+                    yield None
 
     def trees(self, source: Source, fields: tuple[str, ...]) -> Iterator[tuple[Expression, tuple[str, ...]]]:
         """Yield the expressions that give a source its values, each with the fields below it that are asked for.
@@ -106,3 +124,16 @@ class GivenTypes:
 
 def _below(meant: Resolution, fields: tuple[str, ...]) -> Resolution:
     return meant._replace(fields=(*meant.fields, *fields))
+
+
+def _is_of(given: Given, spec: TypeSpec) -> bool:
+    """Return whether all values of a type, or a constant, are of another type."""
+    match given:
+        case None:
+            return False
+        case Constant(value=value):
+            return fits(value, spec)
+        case TypeSpec():
+            return implies(given, spec)
+        case _:
+            assert_never(given)

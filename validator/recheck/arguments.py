@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, assert_never
 
 from stepward.validator.recheck.cells import UNDEFINED, Block, allows, meet
 from stepward.validator.recheck.definite import read_by
+from stepward.validator.recheck.filled import is_filled_of
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.public_values import may_hold_sensitive
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
 from stepward.validator.recheck.whole import has_whole_numbers
-from stepward.vm.expressions.syntax import Constant
+from stepward.vm.expressions.building import built
+from stepward.vm.expressions.syntax import Constant, Template
 from stepward.vm.expressions.template import embedded
 from stepward.vm.language.steps import AnyCall, ComputeStep, InvokeStep, LlmCall, ToolCall
 from stepward.vm.language.types import TypeSpec
 
-_ANY_TEXT: Final = TypeSpec.model_construct(type=("string",))
 _ANY_ARRAY: Final = TypeSpec.model_construct(type=("array",))
 _ANY_OBJECT: Final = TypeSpec.model_construct(type=("object",))
 
@@ -70,15 +71,52 @@ def _fits(reading: Reading, value: Any, spec: TypeSpec, blocks_of: BlocksOf) -> 
     if not found:
         is_fit = fits(value, spec)
         return is_fit, not is_fit
-    if not found[0].whole or found[0].path:
-        is_sure = not found[0].path and covers(spec, _ANY_TEXT)
-        return True, not is_sure
+    if found[0].path:
+        return True, True
+    if not found[0].whole:
+        return True, not _is_text_sure(reading, value, spec, blocks_of)
     names = found[0].reference.names
     if all(_is_sure(one, spec) for one in reading.origins.behind(names)):
         return True, False
     blocks = [block for block in blocks_of(names) if block != UNDEFINED]
     return any(allows(spec, block) for block in blocks), not all(
         _is_of(reading, block, spec, names) for block in blocks
+    )
+
+
+def _is_text_sure(reading: Reading, text: str, spec: TypeSpec, blocks_of: BlocksOf) -> bool:
+    """Return whether a text is of a type when its references are replaced: by their types, or by their blocks here."""
+    template = built(text)
+    assert isinstance(template, Template), "there is more in it than one reference"
+    by_type = [[one] if isinstance(one, Constant) else reading.origins.behind(one.names) for one in template.parts]
+    if is_filled_of(by_type, spec):
+        return True
+    here = [[one] if isinstance(one, Constant) else _narrowed(reading, one.names, blocks_of) for one in template.parts]
+    return is_filled_of(here, spec)
+
+
+def _narrowed(reading: Reading, names: Names, blocks_of: BlocksOf) -> Iterator[Block]:
+    """Yield blocks of the values that a reference has here and that its types allow."""
+    given = reading.origins.of(names).blocks
+    is_whole = has_whole_numbers(reading.origins, names)
+    for block in blocks_of(names):
+        if block.kind not in ("string", "number") or block.single:
+            yield from () if block == UNDEFINED else (block,)
+            continue
+        for one in given:
+            if meet(one, block):
+                yield one if one.single else _both(block, one, is_whole=is_whole)
+
+
+def _both(block: Block, given: Block, *, is_whole: bool) -> Block:
+    """Return a block of the values that are in two blocks."""
+    lows = [end for end in (block.low, given.low) if end is not None]
+    highs = [end for end in (block.high, given.high) if end is not None]
+    return block._replace(
+        low=max(lows, default=None),
+        high=min(highs, default=None),
+        whole=block.whole or given.whole or (is_whole and block.kind == "number"),
+        answers=block.answers | given.answers,
     )
 
 
@@ -107,7 +145,9 @@ def _is_of(reading: Reading, block: Block, spec: TypeSpec, names: Names) -> bool
     if _is_within(block, spec):
         return True
     given = [one for one in reading.origins.of(names).blocks if meet(one, block)]
-    return all(_is_within(one, spec) for one in given)
+    if all(_is_within(one, spec) for one in given):
+        return True
+    return block.kind == "string" and is_filled_of([list(_narrowed(reading, names, lambda _: (block,)))], spec)
 
 
 def _is_within(block: Block, spec: TypeSpec) -> bool:

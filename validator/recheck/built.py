@@ -121,17 +121,17 @@ def filled(parts: Sequence[set[Block]]) -> set[Block]:
 
 def _written(block: Block) -> Block:
     """Return the text as which values of a block are written in a longer text."""
-    text = _text_of(block)
+    text = text_of(block)
     return TEXT if text is None else of_value(text)
 
 
-def _text_of(block: Block) -> str | None:
+def text_of(block: Block) -> str | None:
     """Return the text of the only value of a block; None where it has several, or an object.
 
     Numbers are in plain digits. A list is JSON, in which texts are in quotes.
     """
     if block.contents is not None:
-        items = [_text_of(one) for one in block.contents]
+        items = [text_of(one) for one in block.contents]
         known = [
             json.dumps(text, ensure_ascii=False) if one.kind == "string" else text
             for one, text in zip(block.contents, items, strict=True)

@@ -185,6 +185,23 @@ def _sought(rest: Rest) -> Rest:
     return then(ALL, then(rest, ALL))
 
 
+def whole(pattern: str) -> str:
+    """Return a pattern that has each text from end to end in which a pattern is found; it may have more."""
+    every = "[\\x{0}-\\x{10ffff}]*"
+    try:
+        tree = parse(pattern)
+        parts = tree.parts if isinstance(tree, Sequence) else (tree,)
+        is_first = pattern.startswith("^") and parts[:1] == (Anchor("start"),)
+        is_last = pattern.endswith("$") and len(parts) > is_first and parts[-1] == Anchor("end")
+        inner = parts[is_first : len(parts) - is_last]
+        if "\\Q" in pattern or any(_asks_where(_written(part)) for part in inner):  # a quote may not end in the pattern
+            return every
+    except (PatternError, _TooMuch):
+        return every
+    between = pattern[is_first : len(pattern) - is_last]
+    return f"{'' if is_first else every}(?:{between}){'' if is_last else every}"
+
+
 @lru_cache(CACHE_SIZE)
 def _question(question: str, text: str) -> Rest | None:
     """Return the texts that answer a question with yes; None where that is not known.

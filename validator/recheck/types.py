@@ -21,6 +21,9 @@ ERRORS: Final = TypeSpec.model_construct(
 )
 """The errors of the items of a for_each step."""
 
+MAX_COUNTED: Final = 128
+"""The most signs of a `minLength` that a pattern is asked for."""
+
 NOTHING: Final = TypeSpec.model_construct(type=())
 """The type that has no value."""
 
@@ -198,12 +201,19 @@ def _covers_counts(wide: TypeSpec, narrow: TypeSpec) -> bool:
 
 
 def _covers_texts(wide: TypeSpec, narrow: TypeSpec) -> bool:
-    if (narrow.min_length or 0) < (wide.min_length or 0):
+    if (narrow.min_length or 0) < (wide.min_length or 0) and not _are_long(narrow, wide.min_length or 0):
         return False
     is_short = wide.max_length is None or (narrow.max_length is not None and narrow.max_length <= wide.max_length)
     if is_short and wide.pattern in (None, narrow.pattern):
         return True
     return covers_texts(wide.pattern, narrow.pattern, narrow.max_length, None if is_short else wide.max_length)
+
+
+def _are_long(narrow: TypeSpec, least: int) -> bool:
+    """Return whether the pattern of a type lets all its texts have at least some length."""
+    if narrow.pattern is None or least > MAX_COUNTED:
+        return False
+    return covers_texts(f"^[\\x{{0}}-\\x{{10ffff}}]{{{least}}}", narrow.pattern, narrow.max_length, None)
 
 
 def _covers_objects(wide: TypeSpec, narrow: TypeSpec) -> bool:

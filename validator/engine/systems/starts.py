@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.validator.analysis.filled_texts import is_readable
 from stepward.validator.engine.systems.deciding import conjunction
 from stepward.validator.engine.systems.joint import Guards
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision, Guard
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.whole import is_whole
 from stepward.vm.expressions.operators import Comparison
-from stepward.vm.expressions.syntax import Compare, Constant, Defined, Expression, Reference
-from stepward.vm.expressions.template import embedded
+from stepward.vm.expressions.syntax import (
+    Arithmetic,
+    Compare,
+    Constant,
+    Defined,
+    Expression,
+    FunctionCall,
+    Reference,
+)
+from stepward.vm.expressions.template import embedded, parts
 from stepward.vm.language.steps import Call, ComputeStep, LlmCall, ToolCall
 from stepward.vm.language.types import TypeSpec
 
@@ -71,8 +81,10 @@ class Starts:
     def type_question(self, value: Any, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
         """Return the conditions under which an argument is of its type; None where conditions can't express it."""
         found = list(embedded(value))
-        if not found or not found[0].whole or found[0].path:
+        if not found or found[0].path:
             return None
+        if not found[0].whole:
+            return self._text_question(value, spec, assigned)
         reference = found[0].reference
         if self.domains.root(reference.names) in assigned:
             return None
@@ -86,9 +98,11 @@ class Starts:
         kinds = domain.kinds - {"null"} if is_refused else domain.kinds
         if kinds <= spec.kinds and kinds <= {"boolean", "null"}:
             return there
-        is_free = spec.pattern is None and spec.max_length is None and not spec.min_length
-        if kinds == spec.kinds == {"string"} and is_free:
-            return there
+        if kinds == {"string"} <= spec.kinds:
+            if spec.pattern is not None and not is_readable(spec.pattern):
+                return None
+            found_in = [] if spec.pattern is None else [FunctionCall(0, 0, "matches", plain, spec.pattern)]
+            return [*there, *found_in, *_of_length([plain], spec, 0)]
         wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
         are_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
         wants_whole = "number" not in spec.kinds and not are_whole
@@ -105,6 +119,22 @@ class Starts:
         within = [Compare(0, 0, word, plain, Constant(0, 0, end)) for word, end in bounds if end is not None]
         return [*there, *within]
 
+    def _text_question(self, text: str, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
+        """Return the conditions under which a text is of a type when its references, all of texts, are replaced."""
+        pieces = parts(text)
+        read = [Reference(0, 0, one.names) for one in pieces if isinstance(one, Reference)]
+        if "string" not in spec.kinds or any(self.domains.root(one.names) in assigned for one in read):
+            return None
+        if any(self.domains.of(one.names).kinds != {"string"} for one in read):
+            return None
+        written = [one for one in pieces if isinstance(one, str)]
+        if spec.enum is not None:
+            return _of_members(read, spec.enum, pieces)
+        by_pattern = TypeSpec.model_construct(type=("string",), pattern=spec.pattern)
+        if spec.pattern is not None and not self.facts.given_types.is_filled_of(text, by_pattern):
+            return None
+        return _of_length(read, spec, sum(map(len, written)))
+
     @cached_property
     def doubtful(self) -> dict[tuple[int, int | None], dict[Names, bool | None]]:
         """The references of each step or sub-step that may be undefined; None for those that never exist."""
@@ -114,3 +144,28 @@ class Starts:
         for reading in self.analyses.assignment.never_defined:
             result.setdefault((reading.step, reading.sub), {})[reading.reference.names] = None
         return result
+
+
+def _of_members(
+    read: list[Reference], enum: Iterable[Any], pieces: Sequence[str | Reference]
+) -> list[Expression] | None:
+    """Return the condition under which a text with one reference is a member of an `enum`."""
+    if len(read) != 1:
+        return None
+    place = next(number for number, one in enumerate(pieces) if isinstance(one, Reference))
+    start, end = ("".join(map(str, some)) for some in (pieces[:place], pieces[place + 1 :]))
+    known = [one for one in enum if isinstance(one, str) and len(one) >= len(start) + len(end)]
+    known = [one[len(start) : len(one) - len(end)] for one in known if one.startswith(start) and one.endswith(end)]
+    return [Compare(0, 0, "in", read[0], Constant(0, 0, tuple(known)))] if known else None
+
+
+def _of_length(read: list[Reference], spec: TypeSpec, fixed: int) -> list[Expression]:
+    """Return the conditions under which texts, with some more characters, are together as long as a type says."""
+    first, *rest = (FunctionCall(0, 0, "len", one) for one in read)
+    length: Expression = Arithmetic(0, 0, first, tuple(("+", one) for one in rest)) if rest else first
+    found: list[Expression] = []
+    if spec.min_length and spec.min_length > fixed:
+        found.append(Compare(0, 0, ">=", length, Constant(0, 0, spec.min_length - fixed)))
+    if spec.max_length is not None:
+        found.append(Compare(0, 0, "<=", length, Constant(0, 0, spec.max_length - fixed)))
+    return found
