@@ -216,7 +216,8 @@ class _Evaluation:
             if left.kind != "number" or right.kind != "number":
                 found.add(FAILS)
             elif left.single and right.single:
-                found.add(_calculated(sign, left, right))
+                result = _calculated(sign, left, right)
+                found |= {result} if self.may_overflow or result != FAILS else set()  # too long, as assumed of none
             else:
                 found |= {NUMBER, FAILS} if self.may_overflow else {NUMBER}
         return found

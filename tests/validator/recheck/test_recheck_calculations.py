@@ -170,6 +170,28 @@ def test_a_result_of_constants_fails_a_condition_if_it_has_too_many_digits(condi
     assert found is OF_CONSTANTS[condition]
 
 
+def test_a_when_that_has_too_many_digits_is_assumed_away_by_both_checkers() -> None:
+    """The call fails with another error, so nothing leads to `pay`; the formula proves it, without a look at digits."""
+    caught = [{"errors": ["Undefined"], "then": "pay"}]
+    program = {
+        "name": "t",
+        "language": 2,
+        "inputs": {"m": {"type": "integer", "minimum": 0, "maximum": 2}},
+        "tools": {"pay": {"effect": "write"}},
+        "programs": {"fails": {"steps": [{"id": "no", "type": "end", "outcome": "failure"}]}},
+        "guardrails": [{"name": "r", "never": {"step": "pay"}, "when": "not ($m * 5e999 > 5e999)"}],
+        "steps": [
+            {"id": "large", "type": "condition", "condition": "$m > 1", "then": "fail", "otherwise": "last"},
+            {"id": "fail", "type": "call", "program": "fails", "args": {}, "catch": caught, "next_step": "last"},
+            {"id": "pay", "type": "tool", "tool": "pay", "is_terminal": True},
+            {"id": "last", "type": "end"},
+        ],
+    }
+    report = ProgramValidator(Program.from_dict(program)).validate()
+    assert not [one.message for one in report.findings if one.code in ("SW901", "SW902")]
+    assert [one.verdict for one in report.properties if one.rule == "r"] == [Verdict.PROVED]
+
+
 TOTALS = {
     "squares": [{"b": "$n * $n"}, {"c": "$b * $b"}, {"d": "$c * $c"}],
     "a share": [{"b": "$n * 0.2"}, {"c": "$b - $n"}],
