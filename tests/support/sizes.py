@@ -13,6 +13,9 @@ from itertools import product
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 MANY: Final = bool(os.environ.get("STEPWARD_MANY"))
 
 
@@ -41,7 +44,7 @@ def by_day(cases: Iterable[T], one_in: int) -> list[T]:
     return [case for at, case in enumerate(cases) if is_by_day(at, one_in)]
 
 
-def square_by_day(first: Collection[T], second: Collection[T], third: Collection[T]) -> list[tuple[T, T, T]]:
+def square_by_day(first: Collection[A], second: Collection[B], third: Collection[C]) -> list[tuple[A, B, C]]:
     """Return every case of three factors; by day a Latin square: each value of one meets each value of each other one.
 
     No factor has fewer values than the third.
