@@ -203,9 +203,9 @@ RARE = {
     "a budget of money that is never used up": 610,
     "retries in place of repeats": 600,
     "data that is read as references": 440,
-    "one spelling that nobody knows": 340,
+    "one spelling that nobody knows": 585,
     "keys that nobody looks at": 95,
-    "values that are forgotten with their name": 40,
+    "values that are forgotten with their name": 95,
     "a write that is never in doubt": 45,
 }
 """Mistakes that few programs show, and a program not long before the first of these."""
