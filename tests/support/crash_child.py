@@ -51,6 +51,7 @@ class Campaign:
         self.trials = 0
         self.killed = 0
         self.faults: list[str] = []
+        self.world("rehearsal").rehearse()
         world = self.world("reference")
         self.points = self.counted(world, world.begin)
         assert waited_for(forked(world.folder, world.finish, 1)) == 0, why_failed(world.folder)

@@ -323,6 +323,12 @@ class World:
             }
         (self.folder / "ended").write_text(json.dumps(ended))
 
+    def rehearse(self) -> None:
+        """Do all of it in this process, before it is forked: what is built when it is first used, each fork has then."""
+        self.mode = "inline"
+        self.begin(lambda point: None)
+        self.finish(0)
+
     def ended(self) -> dict[str, Any]:
         """Return how the run ended."""
         return json.loads((self.folder / "ended").read_text())  # type: ignore[no-any-return]

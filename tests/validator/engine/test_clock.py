@@ -16,6 +16,7 @@ import pytest
 import z3
 from click.testing import CliRunner
 
+from layers import impatient
 from paths import PROGRAMS
 from sizes import MANY, size
 from small_programs import small_program
@@ -228,6 +229,7 @@ def test_what_the_solver_takes_is_given_back_with_the_check(monkeypatch: pytest.
             contexts.append(ref(self))
 
     monkeypatch.setattr(z3, "Context", Noted)
+    impatient(monkeypatch)
     programs = [Program.load(PROGRAMS / f"{name}.yaml") for name in ASKING]
     gc.disable()
     try:

@@ -38,7 +38,7 @@ from stepward.vm.errors import PolicyError, ProgramError
 from stepward.vm.language.steps import STEP_MODELS
 
 TABLE = DATA / "language_features.txt"
-SEEDS = 250
+SEEDS = 150
 FEWER = 100
 
 CONTINUED = (
