@@ -1,8 +1,8 @@
 """Recorded scenes: each comes to what was recorded, on any computer, and a changed machine shows.
 
-By day a third of the scenes of each kind is played: the first sixth, which passes the most branches of the machine for
-what it costs, and one in five of the others. Of the kinds that take long it is a fifth: the first tenth, and one in
-nine of the others. `STEPWARD_MANY=1` plays all.
+By day a fifth of the scenes of each kind is played: the first tenth, which passes the most branches of the machine for
+what it costs, and one in nine of the others. Of the kinds that take long it is an eighth: the first sixteenth, and one
+in fifteen of the others. `STEPWARD_MANY=1` plays all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONG = ("histories", "lisp", "operations", "texts")
 def test_every_scene_comes_to_what_was_recorded(kind: str, part: int) -> None:
     """After a change of what machines do: read the notes that differ, then `python -m stepward.sabotage.recorded`."""
     every = recordings(kind)
-    of, one_in = (10, 9) if kind in LONG else (6, 5)
+    of, one_in = (16, 15) if kind in LONG else (10, 9)
     most = len(every) // of
     found = (every[:most] + by_day(every[most:], one_in))[part::PARTS]
     assert len(found) > 10
@@ -45,7 +45,7 @@ def test_every_scene_comes_to_what_was_recorded(kind: str, part: int) -> None:
 
 
 def test_scenes_depend_on_no_process() -> None:
-    last = {kind: recordings(kind)[-size(2, 6) :] for kind in SCENES}
+    last = {kind: recordings(kind)[-size(1, 6) :] for kind in SCENES}
     seeds = {kind: [one.seed for one in some] for kind, some in last.items()}
     program = (
         "from stepward.sabotage.recorded.recordings import played\n"

@@ -130,7 +130,7 @@ FEW = ("reply-outside-the-set", "killed-anywhere", "actors-in-any-order")
 
 @pytest.mark.slow
 def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
-    program, examples = Program.load(REFUND), size(12, 24)
+    program, examples = Program.load(REFUND), size(6, 24)
     one, same = (attack_program(program, orders=Orders(seed=3, examples=examples, attacks=FEW[:2])) for _ in range(2))
     two = attack_program(program, orders=Orders(seed=3, examples=examples, attacks=FEW[:2], workers=2))
     other = attack_program(program, orders=Orders(seed=4, examples=examples, attacks=FEW[:2]))
@@ -207,8 +207,8 @@ def test_families_and_attacks_are_chosen() -> None:
 
 
 ON_SPECIMENS = ("tokens-in-any-order", "tokens-at-once", "item-too-early", "item-after-failure")
-SENT = [attack for attack in ATTACKS[:: size(6, 1)] if attack.name not in ON_SPECIMENS]
-"""By day each sixth attack: `test_cli_init.py` plays all of them, and `test_canaries.py` has each of them breach."""
+SENT = [attack for attack in ATTACKS[:: size(12, 1)] if attack.name not in ON_SPECIMENS]
+"""By day each twelfth attack: `test_cli_init.py` plays all of them, and `test_canaries.py` has each of them breach."""
 
 
 @pytest.mark.slow
@@ -457,13 +457,13 @@ TWO_PEOPLE = {
 
 
 def test_no_attack_takes_it_for_a_breach_that_a_policy_asks_for_two_people() -> None:
-    """Attacks start and settle as two people then. Each that applies to the program plays, by day each second."""
+    """Attacks start and settle as two people then. Each that applies to the program plays, by day each fourth."""
     eyes = Policy.from_dict({"policy": "eyes", "four_eyes": ["ask", "pay"]})
-    names = tuple(attack.name for attack in ATTACKS[:: size(2, 1)])
+    names = tuple(attack.name for attack in ATTACKS[:: size(4, 1)])
     orders = Orders(seed=1, examples=1, attacks=names, drawn=False)
     matrix = attack_program(Program.from_dict(TWO_PEOPLE), [eyes], orders)
     assert not {row.attack.name: row.breach for row in matrix.rows if row.breach}
-    assert sum(not row.misses for row in matrix.rows) > size(50, 100)
+    assert sum(not row.misses for row in matrix.rows) > size(25, 100)
 
 
 RULES_ABOUT_STEPS = (

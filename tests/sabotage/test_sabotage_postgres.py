@@ -27,9 +27,9 @@ from stepward.vm.journal.store import Journal, JournalError
 PROGRAM = ROOT / "specs/programs/good/customer_refund.yaml"
 OWN_STORES = [attack for module in (disks, drawn, files, kills) for attack in attacks_in(module)]
 PLAYED = tuple(attack.name for attack in ATTACKS if attack.store == "memory" and attack not in OWN_STORES)
-PARTS = size(24, 4)
-"""Four parts of the attacks are played: all by night, each sixth by day. Each is played on the store in memory by day,
-by `test_sabotage.py`, and the kit of `test_journal_stores.py` holds the stores to one contract."""
+PARTS = size(48, 4)
+"""Four parts of the attacks are played: all by night, each twelfth by day. Each is played on the store in memory by
+day, by `test_sabotage.py`, and the kit of `test_journal_stores.py` holds the stores to one contract."""
 
 SECRET = {
     "name": "secret",

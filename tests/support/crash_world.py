@@ -324,7 +324,7 @@ class World:
         (self.folder / "ended").write_text(json.dumps(ended))
 
     def rehearse(self) -> None:
-        """Do all of it in this process, before it is forked: what is built when it is first used, each fork has then."""
+        """Do all of it in this process, before it forks: what is built when it is first used, each fork has then."""
         self.mode = "inline"
         self.begin(lambda point: None)
         self.finish(0)

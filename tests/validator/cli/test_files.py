@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -65,12 +66,24 @@ def test_reports_that_are_many_files_replace_links(tmp_path: Path, option: str, 
     assert not any((folder / name).is_symlink() for name in names)
 
 
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """Let this process write files of so many bytes at most; Python ignores the signal that says so."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 @posix
-def test_a_file_that_can_not_be_written_whole_is_not_left(tmp_path: Path) -> None:
+def test_a_file_that_can_not_be_written_whole_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk; here the limit of the process for files stands for it."""
-    limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-    limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)); sys.dont_write_bytecode = True; "
-    limited += "from stepward.validator.cli import main; main()"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "old.json").write_text("{}")
     for arguments in (
         ["key", "k"],
@@ -78,9 +91,9 @@ def test_a_file_that_can_not_be_written_whole_is_not_left(tmp_path: Path) -> Non
         ["check", str(APPROVED), "--no-cache", "--isolated", "--output-file", "old.json"],
         ["graph", str(APPROVED), "-o", "new.dot"],
     ):
-        process = [sys.executable, "-c", limited, *arguments]
-        done = subprocess.run(process, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 2, (arguments, done.stderr)
+        with limited_files(10):
+            done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 2, (arguments, done.stderr)
         assert "can't be written: file too large" in done.stderr, done.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["old.json"], arguments
     assert (tmp_path / "old.json").read_text() == "{}"

@@ -57,7 +57,7 @@ for form in ("dot", "mermaid"):
     command = [sys.executable, "-c", script]
     found = {
         subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env={"PYTHONHASHSEED": seed}).stdout
-        for seed in ("0", "1", "2")
+        for seed in ("1", "2")
     }
     assert len(found) == 1
     assert found.pop().count(b"SW401") > 2

@@ -76,6 +76,7 @@ def deletion(length: dict[str, int], when: str, source: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("source", ["input", "tool"])
 @pytest.mark.parametrize(("length", "rule"), [*product(LENGTHS, RULES)])
 def test_a_rule_about_the_item_is_decided(length: str, rule: str, source: str) -> None:

@@ -186,9 +186,9 @@ def limited(way: str, body: list[Data], rule: Data, least: int = 1) -> Property:
     return next(one for one in found.properties if one.rule == "r")
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("way", [*WAYS, *MORE_WAYS])
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("asked", QUESTIONS)
+@pytest.mark.parametrize("way", [*WAYS, *MORE_WAYS])
 def test_the_limits_of_items_are_known_behind_a_list(asked: str, way: str) -> None:
     """The second checker knows them, too; what `for_each` steps give is of no type yet."""
     body, condition, is_kept = QUESTIONS[asked]

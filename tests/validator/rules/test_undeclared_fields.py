@@ -162,6 +162,7 @@ def _joined(way: str, field: str, *, is_closed: bool, is_item: bool = True) -> R
     return ProgramValidator(Program.from_dict(data)).validate()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", JOINED)
 @pytest.mark.parametrize("is_item", [True, False])
 @pytest.mark.parametrize(

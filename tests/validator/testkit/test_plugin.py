@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,9 @@ def test_fixtures_are_there_and_say_nothing_unless_asked(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_a_suite_says_what_it_has_not_taken(tmp_path: Path, workers: list[str]) -> None:
-    status, text = run_pytest(tmp_path, "--stepward-coverage", "small.yaml", *workers)
+def test_a_suite_says_what_it_has_not_taken(pytester: pytest.Pytester, workers: list[str]) -> None:
+    run = partial(run_pytest, pytester.path) if workers else partial(run_here, pytester)
+    status, text = run("--stepward-coverage", "small.yaml", *workers)
     assert status == 0, text
     assert "coverage of `small` by 2 runs: 3 of 5 (60 %)" in text
     assert "small.yaml:5:77  `large` takes `otherwise`, to `little`" in text
