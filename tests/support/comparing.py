@@ -66,7 +66,10 @@ def compare(
         result.counts["skipped"] += 1
         return result
     try:
-        report = check(data)
+        if check is checked and dead is None:
+            report, dead = checked_with_dead(data)
+        else:
+            report = check(data)
     except Exception as error:  # whatever it is, it is one more thing to report
         result.wrong.append(f"the checker breaks: {type(error).__name__}: {error}")
         return result

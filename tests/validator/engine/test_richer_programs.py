@@ -96,7 +96,7 @@ def test_drawn_programs_ask_for_errors_of_items_and_both_answers_come() -> None:
         texts += [str(step.get("condition", "")) for step in steps] + [
             rule.get("when", "") for rule in data["guardrails"]
         ]
-        if any(step["id"] == "asks" for step in steps):
+        if len(answers) < 2 and any(step["id"] == "asks" for step in steps):
             answers |= truth(data).values.get("asks", set())
     assert answers == {True, False}
     whole = "\n".join(texts)

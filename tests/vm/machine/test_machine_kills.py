@@ -20,7 +20,7 @@ from paths import SUPPORT
 from sizes import MANY, asked_for
 
 CHILD = SUPPORT / "kill_child.py"
-KILLS = asked_for("STEPWARD_KILLS", 24, 1_000)
+KILLS = asked_for("STEPWARD_KILLS", 18, 1_000)
 MODES = ("sync", "async", "thread", "parallel", "retry", "suspend", "items", "calls", "together")
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="processes to be killed are forked")]
