@@ -62,8 +62,14 @@ settings.load_profile("patient")
 gc.disable()
 
 
+WAITING = "test_cli_worker_fleet.py"
+"""Its tests wait for half a minute. At the end of a run a worker would be alone with them."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep by day one in so many cases of a test with the mark `one_in`: all where somebody names a test."""
+    """Let those that wait come first. By day keep one in so many cases of a test with the mark `one_in`: all where
+    somebody names a test."""
+    items.sort(key=lambda item: item.path.name != WAITING)
     if not any("::" in name for name in config.args) and "STEPWARD_WRITE_FIXTURES" not in os.environ:
         items[:], left = parted_by_day(items)
         config.hook.pytest_deselected(items=left)

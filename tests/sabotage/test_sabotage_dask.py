@@ -36,11 +36,19 @@ def counts(matrix: Matrix) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[Any]:
-    """A cluster of two processes on this machine, on the loopback interface."""
+    """A cluster of two processes on this machine, on the loopback interface.
+
+    They are forks of one that has imported the library: each would take a second for that.
+    """
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: `pip install 'stepward[dask]'`")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
+    import dask
+
+    with (
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        ) as cluster,
+    ):
         yield cluster
 
 
