@@ -75,6 +75,16 @@ class Control:
         ]
 
     @cached_property
+    def reachable(self) -> frozenset[int]:
+        """The steps to which a path leads from the first one."""
+        found, left = {0}, [0]
+        while left:
+            new = set(self.following[left.pop()]) - found
+            found |= new
+            left += new
+        return frozenset(found)
+
+    @cached_property
     def following(self) -> list[tuple[int, ...]]:
         """The steps that may follow each step, each once."""
         return [

@@ -254,10 +254,14 @@ def is_ruled_out(reading: Reading, watcher: Watcher, known: Violations, *, is_wi
         groups = Groups(reading, watcher, is_wide=is_wide)
         # Types alone may decide a rule, which branches fail, or one name; of all that is read there may be too many
         # states.
-        branches = {name for number in range(len(reading.steps)) for name in decided_by(reading, number)}
-        few: list[list[Names]] = [[], sorted(branches), *groups.asked[:MAX_ALONE]]
+        few: list[list[Names]] = [[], _errors_of_branches(reading), *groups.asked[:MAX_ALONE]]
         return any(_never_broken(reading, watcher, known, groups, names) for names in (*few, groups.names))
     return False
+
+
+def _errors_of_branches(reading: Reading) -> list[Names]:
+    """Return the errors of branches that decide how a step goes on."""
+    return sorted({name for number in range(len(reading.steps)) for name in decided_by(reading, number)})
 
 
 def _never_broken(reading: Reading, watcher: Watcher, known: Violations, groups: Groups, names: list[Names]) -> bool:
@@ -284,12 +288,16 @@ def refuted(reading: Reading, watcher: Watcher) -> Violations:
     groups = Groups(reading, watcher, is_wide=True)
     walk_ = Walk(reading, watcher, reading.program.max_steps)
     blocks = []
+    errors = [name for name in _errors_of_branches(reading) if name not in groups.names]
     for name in groups.names:
         values = [*groups.constants(name), *_SAMPLES]
         found = (one for one in _blocks(reading, name, values) if one.single or one.kind in _EXACT)
         blocks.append((*found, *_lengths(groups, name)))
+    blocks += [_blocks(reading, name, ()) for name in errors]  # whether there is one is all that is asked
     with suppress(Refused):  # the violations found so far remain valid
-        reached(walk_, Followed(groups.names, blocks), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool)
+        reached(
+            walk_, Followed([*groups.names, *errors], blocks), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool
+        )
     return walk_.broken
 
 

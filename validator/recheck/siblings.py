@@ -176,7 +176,7 @@ class DebtWatcher(FollowedByWatcher):
         for the first step of a branch, the debts of earlier branches behind which another branch can do that.
         """
         layout, rooms = self.reading.layout, self._rooms
-        places, unclear = {step for step, _ in self.first}, set[int]()
+        places, unclear = {step for step, _ in self.first} & self.reading.control.reachable, set[int]()
         for start, one in rooms.branches.items():
             body = layout.bodies[start]
             inside = {*layout.inside(start), body.next, *([] if body.failed is None else [body.failed])}

@@ -18,6 +18,7 @@ from stepward.validator.findings import Property
 from stepward.validator.recheck.claims import Property as Claim
 from stepward.validator.recheck.claims import watcher
 from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.search import refuted
 from stepward.validator.recheck.walking import explored
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import Program
@@ -294,3 +295,44 @@ def test_which_branches_fail_decides_a_rule_where_a_list_has_too_many_values(end
     data["guardrails"][0]["ends"] = "success"  # type: ignore[index]
     (found,) = [one for one in ProgramValidator(Program.from_dict(data)).validate().properties if one.rule == "r"]
     assert (found.verdict, found.rechecked is True) == (verdict, verdict is Verdict.PROVED)
+
+
+def test_a_branch_that_always_fails_keeps_a_run_from_what_follows() -> None:
+    """A search of single values must not take the join for a success: it refuted a proof that was right."""
+    never = [
+        {"id": "first", "type": "condition", "condition": "$e == 'a'", "then": "no", "otherwise": "second"},
+        {"id": "second", "type": "condition", "condition": "$e == 'a'", "then": "yes", "otherwise": "no"},
+        {"id": "yes", "type": "end"},
+        {"id": "no", "type": "end", "outcome": "failure"},
+    ]
+    branches = {"a": {"steps": never}, "b": {"steps": [{"id": "e", "type": "end"}]}}
+    data = {
+        "name": "p",
+        "language": 2,
+        "inputs": {"e": {"enum": ["a", "b"]}},
+        "tools": {"pay": {"effect": "write", "idempotent": True}, "look": {"effect": "read"}},
+        "guardrails": [{"name": "r", "protects": {"tool": "pay"}, "requires": {"tool": "look"}}],
+        "steps": [
+            {"id": "both", "type": "parallel", "branches": branches},
+            call("p", "pay"),
+        ],
+    }
+    reading = Reading(Program.from_dict(data), ())
+    assert not refuted(reading, watcher(Claim("requires", "r", None, None, 1), reading))
+
+
+def test_what_follows_is_not_asked_of_items_that_no_path_leads_to() -> None:
+    """What follows before any end is checked beside no other item; here none runs."""
+    each = {"id": "each", "type": "for_each", "items": [1, 2], "as": "x", "max_items": 2, "max_concurrency": 2}
+    data = {
+        "name": "p",
+        "language": 2,
+        "inputs": {},
+        "tools": TOOLS,
+        "guardrails": [
+            {"name": "r", "followed_by": {"first": {"tool": "pay"}, "then": {"tool": "look"}}, "ends": "any"}
+        ],
+        "steps": [{"id": "done", "type": "end"}, {**each, "steps": [call("inner", "pay")]}, call("last", "look")],
+    }
+    reading = Reading(Program.from_dict(data), ())
+    assert not explored(reading, watcher(Claim("followed_by", "r", None, None, 1), reading))
