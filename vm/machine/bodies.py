@@ -43,7 +43,7 @@ def enter_each(plan: Plan, state: State, step: StepPlan, visit: int) -> Event:
     try:
         reader = Reader(plan, state.slots)
         items = step.step.items if isinstance(step.step, InvokeStep) else _items(filled(step.step.items, reader))
-        carry = {name: value if tree is None else computed(tree, reader) for name, value, tree in body.given}
+        carry = {name: value if tree is None else computed(tree, reader) for name, value, tree in body.start_values}
     except (EvaluationError, ErasedError) as error:
         return _unstarted(plan, state, step, visit, str(error), name_of(error))
     if isinstance(step.step, InvokeStep):

@@ -17,14 +17,14 @@ UnderWay = frozenset[tuple[FrameName, int]]
 class Memory:
     """What the branches that go on do next: each would say it again until something has changed that it reads.
 
-    `asked` are the branches as they were when they were asked, by number; `events` and `calls` are what they do next,
-    if anything. `inner` are the memories of branches with branches of their own.
+    `branches` has each branch as it was when it was asked, by number; `events` and `calls` have what they do next, if
+    anything. `inner` are the memories of branches with branches of their own.
     """
 
-    __slots__ = ("_read", "_running", "_under_way", "asked", "calls", "events", "inner")
+    __slots__ = ("_read", "_running", "_under_way", "branches", "calls", "events", "inner")
 
     def __init__(self) -> None:
-        self.asked: dict[int, Branch] = {}
+        self.branches: dict[int, Branch] = {}
         self.events: dict[int, Event] = {}
         self.calls: dict[int, Calls] = {}
         self.inner: dict[int, Memory] = {}
@@ -41,15 +41,15 @@ class Memory:
         read = (state.monitors, state.tokens, state.cost)
         if read != self._read:
             self._read = read
-            self.asked.clear()
+            self.branches.clear()
         if under_way != self._under_way:
             depth = len(state.frame)
             for frame, _ in under_way ^ self._under_way:
                 number = number_of(plan, fork, frame[depth][3]) if len(frame) > depth else None
                 if number is not None:
-                    self.asked.pop(number, None)
+                    self.branches.pop(number, None)
             self._under_way = under_way
-        running, branches, known_branches = fork.running, fork.branches, self.asked
+        running, branches, known_branches = fork.running, fork.branches, self.branches
         if running is not self._running:
             for number in set(self._running).difference(running):
                 for known in (known_branches, self.events, self.calls, self.inner):
@@ -63,7 +63,7 @@ class Memory:
 
     def keep(self, number: int, branch: Branch, action: Action) -> None:
         """Remember what a branch does next."""
-        self.asked[number] = branch
+        self.branches[number] = branch
         self.events.pop(number, None)
         self.calls.pop(number, None)
         if type(action) is Event:

@@ -217,8 +217,9 @@ class StepPlan:
 class BodyPlan:
     """The body of a for_each step or of a branch, by slots and positions; `most_beside` items run at once.
 
-    `carried` are the slots of the variables that items carry on, and `given` what these start with: a value, and the
-    tree of an expression if it is computed, by the names that a called program has for them; `inside` has those here.
+    `carried` are the slots of the variables that items carry on, and `start_values` what these start with: a value, and
+    the tree of an expression if it is computed, by the names that a called program has for them; `inside` has those
+    here.
     `counts` are the slots of the visits of its steps, `locals` all others that are undefined when an item starts, and
     `blank` the changes by which both are so. `is_once`: it is performed once, and its output is that of the step.
     `result` is the slot of the output of `do`, NOWHERE for a list of steps.
@@ -243,7 +244,7 @@ class BodyPlan:
         carry = step.carry
         trees = {clause.name: clause.tree for clause in plan.meaning.clauses_of.get(body.owner, ())}
         start = len(step.inside("")) if isinstance(step, InvokeStep) else 0
-        self.given = tuple((name[start:], value, trees.get(name)) for name, value in sorted(carry.items()))
+        self.start_values = tuple((name[start:], value, trees.get(name)) for name, value in sorted(carry.items()))
         self.inside = {name[start:]: name for name in carry}
         self.carried = {name: plan.slot((name,)) for name in carry}
         names: set[Names] = {(name,) for name in local_names(layout, body.owner)}
