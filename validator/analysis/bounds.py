@@ -23,6 +23,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
+from stepward.validator.analysis.lengths import least_items
+from stepward.validator.analysis.shortest import ShortestPaths
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
@@ -112,17 +114,19 @@ class Bounds:
     @cached_property
     def shortest(self) -> ShortestPath | None:
         """The first of the paths to a declared ending that take the fewest steps: exact over drawn edges."""
-        path = self.facts.graph.shortest_path_to_an_ending(self.facts.cost)
-        if path is None:
+        facts = self.facts
+        paths = ShortestPaths(facts.graph, facts.cost, lambda one: least_items(one, facts.meaning, facts.given_types))
+        visits = paths.to_an_ending()
+        if visits is None:
             return None
         models, tools = 0, dict[str, int]()
-        for number in path:
+        for number, times in visits.items():
             for _, call in self.flow.steps[number].calls:
                 if call.type == "llm":
-                    models += 1
+                    models += times
                 else:
-                    tools[call.tool] = tools.get(call.tool, 0) + 1
-        return ShortestPath(sum(map(self.facts.cost, path)), models, tools)
+                    tools[call.tool] = tools.get(call.tool, 0) + times
+        return ShortestPath(sum(facts.cost(number) * times for number, times in visits.items()), models, tools)
 
     def starts(self, number: int) -> int | None:
         """Return how often a run can start a step at most, ignoring `max_steps`; None when it is unbounded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -172,22 +172,3 @@ class StepGraph:
             elif transition.is_drawn:
                 sets.add(frozenset({number}))
         return len(sets) > 1
-
-    def shortest_path_to_an_ending(self, cost: Callable[[int], int]) -> list[int] | None:
-        """Return the cheapest path from the entry to a declared ending, or None when there is none.
-
-        `cost` gives the cost of a step, at least 1. Among several paths, the one whose steps come first in the list
-        wins.
-        """
-        import networkx
-
-        found = networkx.single_source_dijkstra_path_length(self.digraph, 0, weight=lambda _, to, __: cost(to))
-        endings = [(length, number) for number, length in found.items() if self.ends_the_run(number)]
-        if not endings:
-            return None
-        path = [min(endings)[1]]
-        while path[-1]:
-            number = path[-1]
-            before = found[number] - cost(number)
-            path.append(min(one for one in self.flow.predecessors[number] if found.get(one) == before))
-        return path[::-1]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from stepward.validator.analysis.given_types import GivenTypes
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.meaning import Meaning
+from stepward.vm.language.names import Resolution
 from stepward.vm.language.steps import ForEachStep
 from stepward.vm.language.types import TypeSpec
 
 MAX_COUNTED_ITEMS: Final = 3
 """The most items of a list that searches count; of a longer one they only know whether an item has come."""
+
+MAX_LEAST: Final = 1 << 20
+"""More items than that are not counted: a machine takes no more steps in a run."""
 
 
 class Length(NamedTuple):
@@ -47,7 +52,32 @@ def _most(step: ForEachStep) -> int | None:
 def _least(step: ForEachStep, meaning: Meaning, types: GivenTypes, counted: int) -> int:
     if isinstance(step.items, tuple):
         return len(step.items)
+    meant = _meant(step, meaning)
+    return next((one for one in range(counted, 0, -1) if types.are_of(meant, _of_length(one))), 0)
+
+
+def least_items(number: int, meaning: Meaning, types: GivenTypes, seen: frozenset[int] = frozenset()) -> int:
+    """Return how many items a for_each step certainly has if it does not fail before them; 0 for other bodies."""
+    step = meaning.flow.steps[number]
+    if not isinstance(step, ForEachStep) or step.is_once or number in seen:
+        return 0
+    if isinstance(step.items, tuple):
+        return len(step.items)
+    meant = _meant(step, meaning)
+    if meant is not None and not meant.fields:
+        outputs = {one.step for one in meant.sources if one.kind == "output"}
+        lists = [one for one in meaning.flow.layout.bodies if one in outputs]
+        if len(lists) == len(meant.sources):  # the output of each has an entry for each item
+            return min(least_items(one, meaning, types, seen | {number}) for one in lists)
+    if not types.are_of(meant, _of_length(1)):
+        return 0
+    return bisect_left(range(MAX_LEAST), True, key=lambda size: not types.are_of(meant, _of_length(size))) - 1
+
+
+def _meant(step: ForEachStep, meaning: Meaning) -> Resolution | None:
     names = lone_reference(step.items)
-    meant = None if names is None else meaning.names.meaning(names)
-    sizes = range(counted, 0, -1)
-    return next((one for one in sizes if types.are_of(meant, TypeSpec(type=("array",), minItems=one))), 0)
+    return None if names is None else meaning.names.meaning(names)
+
+
+def _of_length(least: int) -> TypeSpec:
+    return TypeSpec(type=("array",), minItems=least)

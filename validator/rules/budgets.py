@@ -15,8 +15,10 @@ class BudgetTooSmall(Rule):
 
     ## What it does
     Computes the shortest path from the first step to an ending that the program declares. Every step costs one,
-    including conditions, `end` steps and sub-steps, and so does every attempt after the first. Reports `max_steps` if
-    it is smaller than the cost of this path. The message gives the cost.
+    including conditions, `end` steps and sub-steps, and so does every attempt after the first. The steps of a body cost
+    as much once for each item that the list has at least: by `minItems` of its type, or as it is written. Those of all
+    branches are on the path. Reports `max_steps` if it is smaller than the cost of this path. The message gives the
+    cost.
 
     ## Why it is bad
     Every run ends BUDGET_EXCEEDED, or fails before that. The effects of the steps before the end have already happened.
