@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from stepward.validator.context import Context
@@ -18,11 +18,12 @@ from stepward.vm.expressions.syntax import Defined, Reference, walk
 from stepward.vm.expressions.template import texts
 from stepward.vm.language.guardrails import Requires, ToolSelector, guards, protected
 from stepward.vm.language.names import Source, assigned_path
+from stepward.vm.language.prefixes import own_name
 from stepward.vm.language.program import Program
 from stepward.vm.language.similar import near_words
-from stepward.vm.language.steps import EndStep, InvokeStep
+from stepward.vm.language.steps import EndStep, Failing, InvokeStep, ToolCall
 from stepward.vm.language.transitions import END
-from stepward.vm.reading.source import Place
+from stepward.vm.reading.source import Path, Place
 
 SHOWN: Final = 3
 """The names that one message and its labels show."""
@@ -41,9 +42,10 @@ class NeverRead(Rule):
 
     ## What it does
     Reports inputs that nothing reads, tools that no step calls, and outputs and variables that have a name but are
-    never read. There is one finding for each of the three kinds. A read is a reference in a prompt, an argument, a
-    condition, `set`, `output` or a guardrail. Some names are never reported: the output of the last step of a run (it
-    is the result), a constant that `set` assigns, a tool that a guardrail names, and a name that begins with `_`.
+    never read. There is one finding for each of the three kinds, and so for each called program. A read is a reference
+    in a prompt, an argument, a condition, `set`, `items`, `output` or a guardrail, also of a body. The output of the
+    last step of a run is the result, and is never reported. Neither is a constant that `set` assigns, a tool that a
+    guardrail names, the item of a for_each step or its number, or a name that begins with `_`.
 
     ## Why it is bad
     Often the name is misspelt in the step that should read it, or a check was forgotten: for example, no condition
@@ -76,26 +78,40 @@ class NeverRead(Rule):
         """Yield one finding for the inputs, one for the tools, and one for outputs and variables."""
         program = context.facts.program
         read, mentioned = _read(context), _mentioned(context)
-        inputs = [
-            _Unread(name, Place(("inputs", name), key=True))
-            for name in program.inputs or ()
-            if name not in mentioned and not any(source.kind == "input" and source.name == name for source in read)
-        ]
-        yield from self._finding(inputs, "nothing reads the input")
+        known = mentioned.union(source.name for source in read if source.kind == "input")
+        unread = [name for name in program.inputs or () if name not in known]
+        yield from self._finding(_at(("inputs",), unread), "nothing reads the input")
         called = {site.call.tool for site in context.facts.meaning.calls if site.call.type == "tool"}
         called |= _guarded_tools(context) | {_near(tool, program.tools or ()) for tool in called}
-        tools = [_Unread(tool, Place(("tools", tool), key=True)) for tool in program.tools or () if tool not in called]
-        yield from self._finding(tools, "no step calls the tool")
-        outputs = {one.name: one for one in _unread_outputs(context, read) if one.name not in mentioned}
+        tools = [tool for tool in program.tools or () if tool not in called]
+        yield from self._finding(_at(("tools",), tools), "no step calls the tool")
+        outputs = {one.name: one for one in _unread_outputs(context, read) if own_name(one.name) not in mentioned}
         groups: dict[str, list[_Unread]] = {}
         for one in outputs.values():  # a called program has findings of its own
             groups.setdefault(one.name.rpartition("/")[0], []).append(one)
         for group in groups.values():
             yield from self._finding(group, "nothing reads")
         yield from self._finding(list(_uncalled(program)), "no step calls the program")
+        yield from self._of_called_programs(context, read, mentioned)
 
-    def _finding(self, found: Sequence[_Unread], what: str) -> Iterator[Finding]:
-        found = [one for one in found if not one.name.rpartition("/")[2].startswith("_")]
+    def _of_called_programs(self, context: Context, read: set[Source], mentioned: set[str]) -> Iterator[Finding]:
+        """Yield the same findings for the inputs and tools of each called program, once for all of its calls."""
+        layout, guarded = context.facts.flow.layout, _guarded_tools(context)
+        known = {(source.step, own_name(source.name)) for source in read if source.kind == "set"}
+        calls = {step.home: number for number in layout.bodies if isinstance(step := layout.steps[number], InvokeStep)}
+        for home, number in calls.items():
+            step = layout.steps[number]
+            assert isinstance(step, InvokeStep)
+            inputs = [name for name in step.declared if (number, name) not in known and name not in mentioned]
+            found = _at((*home, "inputs"), inputs)
+            yield from self._finding(found, "nothing reads the input", " here and in the calls")
+            calls_inside = (call for one in layout.inside(number) for _, call in layout.steps[one].calls)
+            called = {call.tool for call in calls_inside if isinstance(call, ToolCall)}
+            tools = [name for name in step.tools if name not in called | guarded]
+            yield from self._finding(_at((*home, "tools"), tools), "no step calls the tool")
+
+    def _finding(self, found: Sequence[_Unread], what: str, where: str = "") -> Iterator[Finding]:
+        found = [one for one in found if not own_name(one.name).startswith("_")]
         if not found:
             return
         words = [f"`{one.name}`" for one in found[:SHOWN]]
@@ -103,11 +119,15 @@ class NeverRead(Rule):
             words.append(f"{len(found) - SHOWN} more")
         names = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
         plural = "s" if len(found) > 1 and what != "nothing reads" else ""
-        help = f"use it, or remove it; to keep it on purpose, call it `_{found[0].name.rpartition('/')[2]}`"
+        help = f"use it, or remove it{where}; to keep it on purpose, call it `_{own_name(found[0].name)}`"
         if len(found) > 1:
-            help = "use them, or remove them; to keep one on purpose, begin its name with `_`"
+            help = f"use them, or remove them{where}; to keep one on purpose, begin its name with `_`"
         related = [Label(one.place, "and this one") for one in found[1:SHOWN]]
         yield self.finding(f"{what}{plural} {names}", help, found[0].place, related=related)
+
+
+def _at(path: Path, names: Iterable[str]) -> list[_Unread]:
+    return [_Unread(name, Place((*path, name), key=True)) for name in names]
 
 
 def _read(context: Context) -> set[Source]:
@@ -131,7 +151,7 @@ def _read(context: Context) -> set[Source]:
 
 
 def _mentioned(context: Context) -> set[str]:
-    """Return the names in what is meant to read and does not: other findings speak of that.
+    """Return the names in what is meant to read and does not, as their own program has them: other findings say that.
 
     These are expressions that can't be read, references in quotes, placeholders of other languages, and misspelt names.
     """
@@ -144,7 +164,7 @@ def _mentioned(context: Context) -> set[str]:
     undefined = {
         reading.reference.names[0] for reading in context.analyses.assignment.readings if reading.meant is None
     }
-    return found | {_near(name, meaning.names.variables) for name in undefined}
+    return found | {own_name(_near(name, meaning.names.variables)) for name in undefined}
 
 
 def _uncalled(program: Program) -> Iterator[_Unread]:
@@ -160,18 +180,24 @@ def _near(name: str, known: Collection[str]) -> str:
 
 
 def _guarded_tools(context: Context) -> set[str]:
-    """Return the tools of which a guardrail of the program or of a policy speaks."""
-    selectors: list[object] = [selector for rule, _ in context.facts.meaning.rules for selector in protected(rule)]
-    for rule, _ in context.facts.meaning.rules:
+    """Return the tools of which a guardrail of the program, of a body or of a policy speaks."""
+    rules = [rule for rule, _ in (*context.facts.meaning.rules, *context.facts.meaning.body_rules)]
+    selectors: list[object] = [selector for rule in rules for selector in protected(rule)]
+    for rule in rules:
         selectors += guards(rule.requires) if isinstance(rule, Requires) else ()
     return {selector.tool for selector in selectors if isinstance(selector, ToolSelector)}
 
 
 def _gives_result(context: Context, number: int) -> bool:
     """Return whether a run ends after a step, so that what it stores is the result."""
-    steps = context.facts.flow.steps
-    targets = [way.to for way in context.facts.flow.transitions[number] if way.kind == "success"]
-    ends = (to == END or (to >= 0 and isinstance(step := steps[to], EndStep) and step.output is None) for to in targets)
+    flow = context.facts.flow
+    fork = flow.layout.forks.get(number)
+    body = flow.layout.bodies.get(number)
+    last = fork.join if fork is not None else number if body is None else body.next
+    targets = [way.to for way in flow.transitions[last] if way.kind == "success"]
+    ends = (
+        to == END or (to >= 0 and isinstance(one := flow.steps[to], EndStep) and one.output is None) for to in targets
+    )
     return any(ends)
 
 
@@ -182,10 +208,11 @@ def _unread_outputs(context: Context, read: set[Source]) -> Iterator[_Unread]:
     for number, step in enumerate(context.facts.flow.steps):
         if _gives_result(context, number) or ((number, None, step.id) in known and step.sub_steps):
             continue
-        for name, value in step.assigns.items():
+        for name, value in step.assigns.items() if not isinstance(step, InvokeStep) else ():
             if (number, name) not in assigned and next(texts(value), None) is not None:
                 yield _Unread(name, Place(assigned_path(context.facts.flow.layout, number, name), key=True))
-        for sub, call in step.calls:
-            key, path = call.output_key, context.facts.flow.layout.path(number, sub)
-            if key is not None and (number, sub, call.id) not in known:
+        whole = [(None, step)] if isinstance(step, Failing) else []
+        for sub, one in (*whole, *step.calls):
+            key, path = one.output_key, context.facts.flow.layout.path(number, sub)
+            if key is not None and (number, sub, one.id) not in known:
                 yield _Unread(key, Place((*path, "output_key")))

@@ -211,8 +211,9 @@ class Meaning:
 
     @cached_property
     def whens(self) -> tuple[tuple[Never, str], ...]:
-        """The `never … when` rules and their conditions."""
-        return tuple((rule, rule.when) for rule, _ in self.rules if isinstance(rule, Never) and rule.when is not None)
+        """The `never … when` rules, those of bodies too, and their conditions."""
+        rules = (rule for rule, _ in (*self.rules, *self.body_rules))
+        return tuple((rule, rule.when) for rule in rules if isinstance(rule, Never) and rule.when is not None)
 
 
 def _by_step(clauses: Iterable[Clause]) -> dict[int, list[Clause]]:

@@ -93,6 +93,17 @@ def test_a_program_without_one_meaning_is_refused(steps: list[dict[str, Any]], c
     assert bench.tools.asked == []
 
 
+@pytest.mark.parametrize("place", ["program", "body"])
+def test_a_rule_whose_condition_can_not_be_read_is_refused(place: str) -> None:
+    rules = [{"name": "r", "never": {"step": "a"}, "when": "$x ="}]
+    each = {"id": "each", "type": "for_each", "items": [1], "as": "i", "max_items": 1, "steps": [tool("a")]}
+    given: dict[str, Any] = {"guardrails": rules} if place == "program" else {}
+    if place == "body":
+        each |= {"guardrails": rules}
+    with pytest.raises(ProgramError, match="SW301 in rule `r`"):
+        Bench().run(program(each, language=2, inputs={"x": NUMBER}, **given), x=1)
+
+
 def test_a_branch_that_covers_nothing_ends_the_run_uncovered() -> None:
     bench = Bench()
     run = bench.run(program(check("c", "1 == 2", "a"), tool("a"), tool("b", is_terminal=True)))
