@@ -25,6 +25,7 @@ from stepward.vm.language.steps import BranchStep, EndStep, ForEachStep, InvokeS
 from stepward.vm.language.type_words import either
 from stepward.vm.language.typecheck import TypeProblem
 from stepward.vm.language.views import static_kinds
+from stepward.vm.values import MAX_DEPTH
 
 if TYPE_CHECKING:
     from stepward.vm.language.clauses import Clause
@@ -140,7 +141,7 @@ class BodyOutputs:
 
     def _at(self, location: Location, seen: set[Location]) -> list[Kinds | None]:
         source, path = location
-        if location in seen:
+        if location in seen or len(path) > MAX_DEPTH:  # a list that is an item of itself has no end of items
             return []
         seen.add(location)
         if source.kind in COPIES:
