@@ -135,9 +135,9 @@ class StepGraph:
             )
             return any(one.to == body.failed and self._leads_on(step, one) for step, one in inside)
         is_declared = leaving.ending is None or leaving.ending.reason == "declared"
-        return is_declared or self._takes_failures(number)
+        return is_declared or self.takes_failures(number)
 
-    def _takes_failures(self, number: int) -> bool:
+    def takes_failures(self, number: int) -> bool:
         """Return whether a step around the body in which a step is takes failures of that body."""
         layout = self.flow.layout
         owner = layout.owner(number)
@@ -147,7 +147,7 @@ class StepGraph:
         if stage is None:
             return True  # the next item follows
         failures = [one for one in self.flow.transitions[stage] if one.kind in ("failed", "skipped")]
-        return any(one.kind == "skipped" or one.ending is None for one in failures) or self._takes_failures(stage)
+        return any(one.kind == "skipped" or one.ending is None for one in failures) or self.takes_failures(stage)
 
     @cached_property
     def in_loop(self) -> frozenset[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import Rule
+from stepward.vm.expressions.inner_names import as_word
 from stepward.vm.language.layout import Layout
 from stepward.vm.language.scopes import bound_by
 from stepward.vm.language.steps import ForEachStep, SetStep
@@ -95,5 +96,6 @@ def _changed(layout: Layout, owner: int) -> Iterator[str]:
     """Yield the names that the body of a step assigns, those to which it assigns their own value left out."""
     for number in layout.inside(owner):
         step = layout.steps[number]
-        own = {name for name, value in step.assigns.items() if value == f"${name}"} if isinstance(step, SetStep) else ()
+        values = step.assigns.items() if isinstance(step, SetStep) else ()
+        own = {name for name, value in values if value == f"${as_word(name)}"}
         yield from (binding.name for binding in bound_by(layout, number) if binding.name not in own)

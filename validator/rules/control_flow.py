@@ -338,8 +338,9 @@ class NoFailureEnding(Rule):
     ## What it does
     Reports the first condition that reads a model's reply, also through `set` and bodies, or the first step with an
     `error_step`. Its branches have to lead to different endings, and no reachable ending has `outcome: failure`. Only
-    endings that the program declares count. If every ending really is a success, write `outcome: success` at one of
-    them: then nothing is reported.
+    endings of the run that the program declares count. The end of a body is none, except an `outcome: failure` that
+    fails the run. If every ending really is a success, write `outcome: success` at one of them: then nothing is
+    reported.
 
     ## Why it is bad
     The run has the status SUCCESS in every case. So statistics, alerts and retries that use the status can't
@@ -377,12 +378,11 @@ class NoFailureEnding(Rule):
         flow = context.facts.flow
         if flow.has_missing_target:
             return
-        reachable = sorted(context.facts.graph.reachable)
-        if any(
-            transition.ending == DECLARED_FAILURE for number in reachable for transition in flow.transitions[number]
-        ):
+        steps, graph = flow.steps, context.facts.graph
+        reachable = sorted(graph.reachable)
+        failing = (number for number in reachable for one in flow.transitions[number] if one.ending == DECLARED_FAILURE)
+        if not all(map(graph.takes_failures, failing)):  # one that a step around takes is no ending of the run
             return
-        steps, graph = context.facts.flow.steps, context.facts.graph
         endings = [number for number in reachable if graph.ends_the_run(number)]
         if len(endings) < 2 or any("outcome" in vars(steps[ending]) for ending in endings):
             return

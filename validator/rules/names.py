@@ -316,8 +316,8 @@ class UndeclaredInput(Rule):
 
     ## What it does
     Reports all such names in one finding, at the first step that reads one of them. The help contains the declaration
-    to add. The types of the inputs are inferred from their uses. If a program has an `inputs` section, a name that is
-    not listed does not exist (SW201).
+    to add. The types of the inputs are inferred from their uses. If a program has an `inputs` section, or another one
+    calls it, a name that is not listed does not exist (SW201).
 
     ## Why it is bad
     A misspelt name becomes another input that no caller knows, so the run can't start. An input without a declaration

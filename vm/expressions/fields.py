@@ -12,12 +12,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from stepward.vm.errors import ExpressionError
+from stepward.vm.expressions.inner_names import as_word
 from stepward.vm.expressions.lexer import NAME, tokens
 
 ITEMS: Final = "[]"
 """Stands for any item of an array in the path of a type."""
 
 _NAME: Final = re.compile(NAME)
+_OF_CALL: Final = re.compile(rf"[^.\[]+/{NAME}")
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -51,9 +53,12 @@ def part(value: Any, name: str, absent: Any) -> Any:
 def names_in(reference: str) -> tuple[str, ...]:
     """Return the names of a reference as it is written, with or without its dollar sign: the inverse of `written`.
 
-    Raises ExpressionError for a text that is no reference.
+    The first one may be a name of a called program, as in `charge/amount`. Raises ExpressionError for a text that is no
+    reference.
     """
-    token = tokens("$" + reference.removeprefix("$"))[0]
+    text = reference.removeprefix("$")
+    called = _OF_CALL.match(text)
+    token = tokens("$" + (as_word(called[0]) + text[called.end() :] if called else text))[0]
     if token.kind != "reference":
         raise ExpressionError(reference, "it is no reference", 0, len(reference))
     names: tuple[str, ...] = token.value

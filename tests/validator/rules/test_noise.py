@@ -78,6 +78,16 @@ def test_an_ending_that_says_that_it_is_a_success_is_an_answer(one: Step) -> Non
     assert not found("SW107", [JUDGE, WHICH, one, end("two")])
 
 
+def test_a_failure_of_a_body_is_an_ending_of_the_run_where_nothing_takes_it() -> None:
+    body = [end("lost", outcome="failure")]
+    each = {"id": "each", "type": "for_each", "items": [1], "as": "i", "max_items": 1, "steps": body}
+    steps = [JUDGE, WHICH, end("one"), end("two")]
+    start = {**each, "next_step": "judge"}
+    assert found("SW107", [{**start, "error_step": "two"}, *steps], language=2)
+    assert found("SW107", [{**start, "on_item_error": "skip"}, *steps], language=2)
+    assert not found("SW107", [start, *steps], language=2)
+
+
 def test_the_endings_of_a_long_program_are_searched_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     joined = [note("one", next_step="split"), note("two", next_step="split")]
     steps = [JUDGE, WHICH, *joined, SPLIT, end("x"), end("y")]
