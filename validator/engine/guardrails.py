@@ -41,6 +41,7 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, clear_at_home
+from stepward.validator.analysis.refused import with_refusal
 from stepward.validator.analysis.repeats import repeat_words
 from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.undefined_when import roots_read, with_undefined
@@ -435,6 +436,7 @@ class _Judge:
                 help += "; a sibling comes before it only by `depends_on`"
         if isinstance(rule, FollowedBy) and follows_beside(self.facts, rule):
             help += "; a sibling comes after it only by `depends_on`"
+        message, help = with_refusal(self.analyses, rule, evidence.path, message, help)
         if isinstance(rule, FollowedBy) and any(move.how.startswith("fails") for move in evidence.path):
             from stepward.validator.engine.witnesses.taken import long_results
 
@@ -470,7 +472,8 @@ class _Judge:
 
     def _unproved(self, number: int, kind: str, evidence: Evidence) -> Outcome:
         number = rival_of(self.facts, self.rule, number)
-        message = f"it may be that {self._claim(kind, self.flow.steps[number].id)}: {evidence.reason}"
+        message = f"it may be that {self._claim(kind, self.flow.steps[number].id)}"
+        message = f"{with_refusal(self.analyses, self.rule, evidence.path, message, '')[0]}: {evidence.reason}"
         help = "if this path can happen, fix it; if not, say why: `# stepward: ignore[SW408] reason`"
         if self.origin.policy is not None:
             help = "if this path can happen, fix it; if not, ask for a waiver in the policy"

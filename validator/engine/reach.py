@@ -350,7 +350,7 @@ class _Search:
         found = witnesses.confirm(claim, last.kind, moves, traced.known)
         if isinstance(found, str):
             moves, found = with_other_items(witnesses, claim, last.kind, moves, traced.known) or (moves, found)
-        moves = moves if isinstance(found, str) else witnesses.taken
+        moves = moves if isinstance(found, str) else witnesses.replayer.with_errors(witnesses.taken)
         evidence = Evidence(path.layer, path=moves)
         state = path.steps[-2].after if len(path.steps) > 1 else path.before
         if not isinstance(found, str):

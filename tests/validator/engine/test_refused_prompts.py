@@ -195,6 +195,38 @@ def test_the_second_checker_knows_it_by_itself(way: str, monkeypatch: pytest.Mon
     assert "SW902" in {one.code for one in report.findings}
 
 
+def shown(data: Data) -> tuple[str, str, str, list[str], bool]:
+    """Return a finding about the rule, the errors on its path, and whether a run confirms it."""
+    report = ProgramValidator(Program.from_dict(data), recheck=False).validate()
+    (found,) = [one for one in report.findings if one.code in ("SW405", "SW408")]
+    assert found.evidence is not None
+    errors = [move.error for move in found.evidence.path if move.error and move.step != "all failed"]
+    return found.code, found.message, found.help, errors, found.evidence.witness is not None
+
+
+REFUSES = "the machine refuses the prompt of `q` where it holds a sensitive value"
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("reason", REASONS)
+def test_the_finding_says_why_the_step_never_started(reason: str, place: str) -> None:
+    code, message, help, errors, is_confirmed = shown(program((), PLACES[place](REASONS[reason].refused)))
+    is_refused = reason.startswith("a sensitive value")
+    error = "Refused" if is_refused else "Undefined" if "undefined" in reason else "BadArguments"
+    assert (code, errors, is_confirmed) == ("SW405", [error], True)
+    assert (REFUSES in message) is help.startswith("remove the sensitive value from the prompt of `q`") is is_refused
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_finding_says_so_for_each_way(way: str) -> None:
+    code, message, _, errors, is_confirmed = shown(program(WAYS[way].before, at_top(WAYS[way].refused)))
+    assert REFUSES in message
+    if way == "the output of a tool":  # no run is tried in which a tool repeats what it was given
+        assert (code, is_confirmed) == ("SW408", False)
+    else:
+        assert (code, errors, is_confirmed) == ("SW405", ["Refused"], True)
+
+
 @pytest.mark.parametrize("prompt", ["$s", "$t"])
 def test_what_follows_a_refusal_may_happen(prompt: str) -> None:
     call = {"id": "q", **ask(prompt), "catch": [{"errors": ["Refused"], "then": "undo"}]}

@@ -9,7 +9,7 @@ while it is undefined; for SW302 and SW305, iff the condition takes no branch, o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -236,6 +236,7 @@ class Replayer:
         self._restricted: dict[Claim, list[_RuleSet]] = {}
         self._machines: dict[tuple[int, int], tuple[_RuleSet, _Machine]] = {}
         self._runs = 0
+        self._moves: tuple[Move, ...] = ()  # those of the last run
         self._each = frozenset(program.layout.steps[number].id for number in program.layout.bodies)
         self._ahead, self._calls = started_ahead(program.layout), calls_of(program.layout)
         self._owners = {part.id: step.id for step in program.layout.steps for part in step.sub_steps}
@@ -257,7 +258,17 @@ class Replayer:
             number += 1
             seen = self._replayed(witness, number)
             shown = seen if number == 1 else shown
+        self._moves = seen.moves
         return seen if seen.confirmed else shown
+
+    def with_errors(self, path: tuple[Move, ...]) -> tuple[Move, ...]:
+        """Return a path whose failures have the names of the errors in the last run, as far as that takes the path."""
+        found = list(path)
+        for number, (move, took) in enumerate(zip(path, self._moves, strict=False)):
+            if took != move:
+                break
+            found[number] = replace(move, error=took.error if move.error else "")
+        return tuple(found)
 
     def frames(self) -> Mapping[str, list[tuple[Any, ...]]]:
         """Return the frames in which the last run made each call, in the order of its visits."""

@@ -123,7 +123,7 @@ class Witnesses:
         found, goal = Evidence(layer, path=path), _Goal(claim, kind, path)
         match self._tried(goal):
             case Witness() as witness:
-                return replace(found, witness=witness)
+                return replace(found, witness=witness, path=self.replayer.with_errors(path))
             case Replayed() as shown if not self._explained_by_other_findings(shown, goal):
                 return replace(found, unconfirmed=shown.why)
             case _Unmade(why=why, is_bug=True):
