@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.campaigns.script import Script
+from stepward.sabotage.campaigns.settings import require_count, require_names
 from stepward.sabotage.campaigns.shard import SHARD_CASES, Found, Shard, ShardResult, run_shard
 from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_target
 from stepward.sabotage.invariants import Outcome
@@ -75,6 +76,13 @@ class Orders:
     stops: bool = False
     dask: str | None = None
     drawn: bool = True
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for settings with which a campaign would attack nothing."""
+        require_names("families", "family", self.families, map(str, Family))
+        require_names("attacks", "attack", self.attacks, ATTACK_BY_NAME)
+        require_count("examples", self.examples)
+        require_count("workers", self.workers)
 
     def chosen(self) -> tuple[type[Attack], ...]:
         """Return the attacks of the campaign."""

@@ -14,6 +14,7 @@ from stepward.validator.cli.machine import MachineError, explained, format_optio
 from stepward.validator.cli.output import json_of, uses_color, write_output
 from stepward.validator.cli.ranges import FILE, Whole
 from stepward.validator.cli.run_lists import since
+from stepward.validator.cli.written import Written
 from stepward.validator.files import why_not
 
 if TYPE_CHECKING:
@@ -35,14 +36,18 @@ SPANS_NOTE: Final = "Of spans the state is the name of the span before."
 
 @click.command()
 @click.argument("runs", metavar="RUNS...", nargs=-1, required=True)
-@click.option("--learn", type=FILE, metavar="FILE", help="Take these runs for healthy, and write their baseline.")
+@click.option(
+    "--learn", cls=Written, type=FILE, metavar="FILE", help="Take these runs for healthy, and write their baseline."
+)
 @click.option("--baseline", type=FILE, metavar="FILE", help="Compare the runs with this baseline of healthy ones.")
 @click.option("--fail-on", type=click.Choice(["drift", "any"]), help="Exit with 1 on an alarm of this kind.")
 @click.option("--program", metavar="NAME", help="Look only at the runs of this program.")
 @click.option("--since", "start", metavar="TIME", help="Look only at runs that started at this time or later.")
 @click.option("--family-by", metavar="NAME", help="The input (of spans: the attribute) that is the task family.")
 @click.option("--window", type=Whole(min=1), default=50, show_default=True, help="Runs of a window.")
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="Write a page (.html) or plots (.png), too.")
+@click.option(
+    "-o", "--output", cls=Written, type=FILE, metavar="FILE", help="Write a page (.html) or plots (.png), too."
+)
 @format_option
 def analyze(runs: tuple[str, ...], output_format: str, **options: Any) -> None:
     """Measure how runs behave, and say since when they behave otherwise than healthy ones.

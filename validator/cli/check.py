@@ -14,6 +14,7 @@ import click
 
 from stepward.validator.cli.output import print_error, refuse_two_configurations, uses_color, write_output
 from stepward.validator.cli.ranges import FILE, FileName, Real
+from stepward.validator.cli.written import OverwriteError, Written, refuse_all
 from stepward.validator.report import FORMATS, OUTPUTS
 
 if TYPE_CHECKING:
@@ -70,14 +71,16 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add an option for each format that can be written beside the report."""
     for name in reversed(OUTPUTS):
         help = f"Write {FORMATS[name].title} there, beside the report."
-        command = click.option(f"--{name}-output", type=FILE, metavar="FILE", help=help)(command)
+        command = click.option(f"--{name}-output", cls=Written, type=FILE, metavar="FILE", help=help)(command)
     return command
 
 
 @click.command()
 @click.argument("paths", nargs=-1, type=FileName())
 @click.option("--output-format", type=FORMAT, default="full", show_default=True, help="The format.")
-@click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
+@click.option(
+    "--output-file", cls=Written, type=FILE, metavar="FILE", help="The file to write, instead of standard output."
+)
 @_output_options
 @click.option("--select", multiple=True, metavar="CODES", help="Report these codes only: `SW401,SW5` (repeatable).")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Do not report these codes (repeatable).")
@@ -103,7 +106,11 @@ def _output_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--baseline", type=FILE, metavar="FILE", help="Do not report the findings that this file lists.")
 @click.option(
-    "--write-baseline", type=FILE, metavar="FILE", help="Write the findings of this check to a baseline file."
+    "--write-baseline",
+    cls=Written,
+    type=FILE,
+    metavar="FILE",
+    help="Write the findings of this check to a baseline file.",
 )
 @click.option("--witnesses", type=FILE, metavar="DIR", help="Write a file for each violation, for `stepward replay`.")
 @click.option("--certificates", type=FILE, metavar="DIR", help="Write a file for each proof, for `stepward recheck`.")
@@ -154,6 +161,8 @@ def check(**arguments: Any) -> None:
         _print_report(result, options, Failures())
         assert result.error is not None, "nothing was decided"
         raise result.error from None
+    except OverwriteError:
+        raise
     except AdvisedError as error:
         if not options.diff:
             with suppress(AdvisedError):  # the first error matters more than a report that can't be written
@@ -176,7 +185,7 @@ def check(**arguments: Any) -> None:
         files = "1 file is" if result.skipped == 1 else f"{result.skipped:,} files are"
         click.echo(f"warning: nothing was checked: {files} no program", err=True)
     if result.status == NOTHING_TO_CHECK:
-        _print_nothing_to_check(options, result)
+        print_nothing_to_check(options.paths, result)
     print_failures(failures.found)
     show_tracebacks((*result.failures, *failures.found))
     sys.exit(INTERNAL if failures.found else result.status)
@@ -272,7 +281,9 @@ def _configurations(options: CheckOptions) -> Configurations:
 
 
 def _run(options: CheckOptions, configurations: Configurations) -> RunResult:
+    from stepward.validator.cli.loading import programs_in
     from stepward.validator.gate.checking import Run
+    from stepward.vm.errors import PolicyError
 
     tools = None
     if options.tools is not None:
@@ -302,7 +313,13 @@ def _run(options: CheckOptions, configurations: Configurations) -> RunResult:
             from stepward.vm.reading.limits import MAX_BYTES
 
             run.check_text(sys.stdin.buffer.read(MAX_BYTES + 1), options.stdin_filename)
-        run.check_paths([path for path in paths if path != "-"])
+        files = [path for path in paths if path != "-"]
+        try:
+            run.check_paths(files)
+        except PolicyError:  # a report of it is written, too
+            refuse_all(click.get_current_context(), configurations, programs_in(files, configurations))
+            raise
+        refuse_all(click.get_current_context(), configurations, run.files)
         return run.result(options.write_baseline)
     finally:
         progress.clear()
@@ -375,10 +392,11 @@ def _status(result: RunResult, options: CheckOptions) -> int:
     return FOUND if result.is_failed and not options.exit_zero else 0
 
 
-def _print_nothing_to_check(options: CheckOptions, result: RunResult) -> None:
-    where = ", ".join(options.paths) or "the current folder"
+def print_nothing_to_check(paths: Iterable[str], result: RunResult) -> None:
+    """Say that there is no program in files and folders, and why."""
+    where = ", ".join(paths) or "the current folder"
     if result.not_literal:
-        help = "check a program, or a function that returns one, with `--object module:NAME`"
+        help = "check a program, or a function that returns one, with `stepward check --object module:NAME`"
         print_error(f"nothing to check: what is in {where} is put together when the code runs", help)
         return
     if result.excluded:

@@ -20,6 +20,7 @@ from stepward.validator.cli.machine import (
     print_json,
 )
 from stepward.validator.cli.printed import without_password
+from stepward.validator.cli.written import SIDES, is_same_file
 
 if TYPE_CHECKING:
     from stepward.vm.journal.copying import Copied
@@ -88,4 +89,4 @@ def _remove(target: str) -> None:
 def _is_same(target: str, journal: str) -> bool:
     if "://" in target or "://" in journal:
         return target == journal
-    return os.path.realpath(target) == os.path.realpath(journal)
+    return any(is_same_file(target, f"{journal}{side}") for side in SIDES)

@@ -20,6 +20,7 @@ from stepward.validator.cli.machine import (
 )
 from stepward.validator.cli.output import json_of
 from stepward.validator.cli.ranges import FILE, Real
+from stepward.validator.cli.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,9 @@ BELOW, NO_RUN = 1, 3
 @click.argument("program", type=FILE)
 @journal_option
 @format_option
-@click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
+@click.option(
+    "--output-file", cls=Written, type=FILE, metavar="FILE", help="The file to write, instead of standard output."
+)
 @click.option("--fail-under", type=Real(0, 100), metavar="PERCENT", help="Exit with 1 below this.")
 @click.option("--program", "name", metavar="NAME", help="The name of the program, if the file has several.")
 def coverage(program: Path, journal: str, name: str | None, **options: Any) -> None:

@@ -13,6 +13,7 @@ from stepward.validator.cli.machine import DEFAULT_JOURNAL, complete_runs, expla
 from stepward.validator.cli.output import refuse_two_configurations, write_output
 from stepward.validator.cli.printed import command
 from stepward.validator.cli.ranges import FILE, Whole
+from stepward.validator.cli.written import Written, refuse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ DISTANCE: Final = 2
     shell_complete=complete_runs,
 )
 @click.option("--journal", metavar="FILE", help="The journal of that run.  [default: runs.db]")
-@click.option("-o", "--output", type=FILE, help="The file to write; its extension gives the format.")
+@click.option("-o", "--output", cls=Written, type=FILE, help="The file to write; its extension gives the format.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), help="The format.  [default: by the extension, or dot]"
 )
@@ -81,7 +82,7 @@ def graph(file: Path | None, **options: Any) -> None:
     from stepward.vm.errors import StepwardError
 
     failures = Failures(StepwardError, click.ClickException)
-    facts, marks = _alone(program, options) if options["no_findings"] else _checked(program, options, failures)
+    facts, marks = _alone(program, options) if options["no_findings"] else _checked(program, file, options, failures)
     picture = _viewed(draw(facts, marks, is_brief=options["collapse"]), options)
     _write(_drawn(picture, chosen), options["output"])
     _note_parts(picture)
@@ -110,6 +111,7 @@ def _draw_chain(file: Path | None, chosen: str, options: dict[str, Any]) -> None
     ]
     if unusable:
         raise click.UsageError(f"--run draws what the journal has: leave {', '.join(unusable)} out")
+    refuse_inputs(options["output"], "-o", [options["journal"] or DEFAULT_JOURNAL])
     with explained(), closing(open_journal(options["journal"] or DEFAULT_JOURNAL)) as journal:
         from stepward.validator.diagram.chains import draw_chain
         from stepward.validator.runs.chains import chain_of
@@ -222,16 +224,17 @@ def _alone(program: Program, options: dict[str, Any]) -> tuple[ProgramFacts, Mar
     return facts, Marks(walk=_walk(facts, options["witness"], ()))
 
 
-def _checked(program: Program, options: dict[str, Any], failures: Failures) -> tuple[ProgramFacts, Marks]:
+def _checked(program: Program, file: Path, options: dict[str, Any], failures: Failures) -> tuple[ProgramFacts, Marks]:
     """Return the facts about the program under its policies, and the marks of a check with the same configuration.
 
     Where an internal error prevents the marks, `failures` records it, and there are none.
     """
-    from stepward.validator.cli.loading import gate_of
+    from stepward.validator.cli.loading import gate_of, refuse_configured
     from stepward.validator.context import Context
     from stepward.validator.diagram.marks import Marks, marks_of
     from stepward.vm.errors import PolicyError
 
+    refuse_configured(file, options)
     gate = gate_of(options)
     try:
         policies = gate.check_program(program)

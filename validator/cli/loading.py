@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from stepward.validator.cli.written import refuse_all
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepward.validator.gate.checking import Run
     from stepward.validator.gate.settings import Configurations
     from stepward.vm.language.program import Program
@@ -49,3 +55,18 @@ def gate_of(options: dict[str, Any]) -> Run:
     from stepward.validator.gate.checking import Run
 
     return Run(configurations_of(options))
+
+
+def programs_in(paths: Sequence[str], configurations: Configurations) -> list[Path]:
+    """Return the files with programs among files and folders, but for those that settings exclude."""
+    from stepward.validator.gate.discovery import find_candidates, read_candidate
+
+    candidates = find_candidates(paths, configurations)
+    return [one.path for one in candidates if not one.is_excluded and read_candidate(one).documents]
+
+
+def refuse_configured(file: Path, options: dict[str, Any]) -> None:
+    """Raise OverwriteError if a command would write over a policy or a baseline of the program in a file."""
+    configurations = configurations_of(options)
+    configurations.above(file.parent)
+    refuse_all(click.get_current_context(), configurations)

@@ -23,6 +23,7 @@ from stepward.validator.cli.servers import (
     require_pinned,
     with_servers,
 )
+from stepward.validator.cli.written import refuse_all
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -239,7 +240,10 @@ def load_policies(options: dict[str, Any]) -> list[Policy]:
     from stepward.validator.gate.policies import Policies
 
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
-    return Policies().of(configurations_of(options).above(Path.cwd()))
+    configurations = configurations_of(options)
+    settings = configurations.above(Path.cwd())
+    refuse_all(click.get_current_context(), configurations)
+    return Policies().of(settings)
 
 
 def load_telemetry(options: dict[str, Any]) -> Telemetry | None:

@@ -9,6 +9,7 @@ import click
 from stepward.validator.cli.machine import MachineError, load_tools
 from stepward.validator.cli.output import json_of, write_output
 from stepward.validator.cli.ranges import FILE
+from stepward.validator.cli.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("module")
 @click.option("--output-format", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Format.")
-@click.option("--output-file", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
+@click.option(
+    "--output-file", cls=Written, type=FILE, metavar="FILE", help="The file to write, instead of standard output."
+)
 @click.option("--pin", is_flag=True, help="Pin the tools of an MCP server that your policies declare.")
 @click.option("--config", type=FILE, metavar="FILE", help="The configuration that names the MCP server.")
 def manifest(module: str, *, pin: bool, **options: Any) -> None:

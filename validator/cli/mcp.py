@@ -30,6 +30,7 @@ from stepward.validator.cli.machine import (
 from stepward.validator.cli.models import load_model
 from stepward.validator.cli.ranges import FILE, Whole
 from stepward.validator.cli.servers import configured_servers, server_facts, with_servers
+from stepward.validator.cli.written import Written
 
 if TYPE_CHECKING:
     from stepward.validator.gate.servers import NamedServer
@@ -46,7 +47,9 @@ TOKEN: Final = "STEPWARD_CALLER_TOKEN"
 @policy_options
 @click.option("--callers", type=FILE, metavar="FILE", help="Who may ask, and for what: tokens, tools and limits.")
 @click.option("--journal", metavar="FILE", help="The journal of runs: a SQLite file, or `postgresql://…`.")
-@click.option("--operator", type=FILE, metavar="FILE", help="Where resume tokens go, for who answers suspended runs.")
+@click.option(
+    "--operator", cls=Written, type=FILE, metavar="FILE", help="Where resume tokens go, for who answers suspended runs."
+)
 @click.option("--programs", type=FILE, metavar="FOLDER", help="Where the programs are that callers save.")
 @click.option(
     "--http",

@@ -34,6 +34,7 @@ from stepward.validator.cli.printed import GONE, command, say_interrupted
 from stepward.validator.cli.ranges import FILE, Whole
 from stepward.validator.cli.starting import require_starter
 from stepward.validator.cli.tool_facts import facts_of_tools, note_tools
+from stepward.validator.cli.written import Written
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def money(_: click.Context, __: click.Parameter, value: str | None) -> Decimal |
 @click.option("--tries", type=Whole(1, 20), default=3, show_default=True, help="How often the model may try.")
 @click.option("--max-tokens", type=Whole(1), metavar="N", help="The most tokens of all tries together.")
 @click.option("--max-cost", callback=money, metavar="SUM", help="The most that all tries together may cost.")
-@click.option("-o", "--output-file", type=FILE, metavar="FILE", help="The file for the program.")
+@click.option("-o", "--output-file", cls=Written, type=FILE, metavar="FILE", help="The file for the program.")
 @click.option("--run", "is_run", is_flag=True, help="Run the program if the gate accepts it.")
 @click.option("--input", "pairs", multiple=True, metavar="NAME=VALUE", help="An input of that run (repeatable).")
 @click.option("--inputs", metavar="FILE", help="The inputs of that run, as one YAML or JSON mapping.")

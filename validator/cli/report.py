@@ -13,6 +13,7 @@ import click
 from stepward.validator.cli.machine import MachineError, explained, open_journal
 from stepward.validator.cli.output import refuse_two_configurations, write_output
 from stepward.validator.cli.ranges import FILE, FileName, Whole
+from stepward.validator.cli.written import Written, refuse_all
 from stepward.validator.files import why_not
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ MOST_MEASURED, LEAST_MEASURED, WINDOW = 300, 10, 25
 
 @click.command()
 @click.argument("paths", nargs=-1, type=FileName(), required=True)
-@click.option("-o", "--output", type=FILE, default="report.html", show_default=True, help="The file to write.")
+@click.option(
+    "-o", "--output", cls=Written, type=FILE, default="report.html", show_default=True, help="The file to write."
+)
 @click.option("--policy", "policies", type=FILE, multiple=True, metavar="FILE", help="A policy to apply (repeatable).")
 @click.option("--sabotage", type=FILE, metavar="FILE", help="Show a campaign: the JSON of `stepward sabotage`.")
 @click.option("--journal", metavar="FILE", help="Show the runs of this journal, with measures and plots.")
@@ -48,7 +51,7 @@ def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
     """Write a page for review: programs, findings, proofs, and the runs that show violations.
 
     The page is one file. It needs no network and shows no sensitive value of a run. Exits like `stepward check`: with 1
-    if the gate fails, with 2 if the page can't be made.
+    if the gate fails, with 2 if the page can't be made, with 3 if there is no program.
     """
     from stepward.validator.cli.loading import configurations_of
     from stepward.validator.failures import Failures
@@ -61,8 +64,10 @@ def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
     if options["chosen"] and options["journal"] is None:
         raise click.UsageError("--run is for the runs of a journal; name it with --journal")
     failures = Failures(StepwardError, click.ClickException)
-    gate = Gate(configurations_of(options))
+    configurations = configurations_of(options)
+    gate = Gate(configurations)
     gate.check_paths(paths)
+    refuse_all(click.get_current_context(), configurations, gate.files)
     result = gate.result()
     views = [view for file in result.files for view in views_of(file, result, options, failures)]
     text = page(
@@ -81,6 +86,11 @@ def report(paths: tuple[str, ...], output: Path, **options: Any) -> None:
 
         print_failures(found)
         sys.exit(INTERNAL)
+    if not result.programs and not result.findings:
+        from stepward.validator.cli.check import NOTHING_TO_CHECK, print_nothing_to_check
+
+        print_nothing_to_check(paths, result)
+        sys.exit(NOTHING_TO_CHECK)
     sys.exit(FOUND if result.is_failed else 0)
 
 

@@ -25,6 +25,7 @@ from stepward.validator.cli.printed import command
 from stepward.validator.cli.ranges import FILE
 from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.streams import is_unread
+from stepward.validator.cli.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +76,9 @@ def diff(first: str, second: str, journal: str, other_journal: str | None, outpu
     "--format", "form", type=click.Choice(["jsonl", "otlp", "chrome"]), default="jsonl", show_default=True,
     help="One record a line; spans as OTLP in JSON; trace events for Perfetto.",
 )  # fmt: skip
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
+@click.option(
+    "-o", "--output", cls=Written, type=FILE, metavar="FILE", help="The file to write, instead of standard output."
+)
 @click.option("--values", is_flag=True, help="Spans with inputs, arguments and outputs, but never sensitive ones.")
 @filters
 @journal_option

@@ -43,6 +43,7 @@ from stepward.validator.cli.run_lists import filters, since
 from stepward.validator.cli.run_studies import diff, export, follow
 from stepward.validator.cli.signing import sign
 from stepward.validator.cli.versions import migrate, versions
+from stepward.validator.cli.written import Written
 
 if TYPE_CHECKING:
     from stepward.vm.errors import StepwardError
@@ -205,7 +206,9 @@ def _row_data(row: Row) -> dict[str, Any]:
 
 @runs.command()
 @run_argument
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write, instead of standard output.")
+@click.option(
+    "-o", "--output", cls=Written, type=FILE, metavar="FILE", help="The file to write, instead of standard output."
+)
 @key_option
 @journal_option
 def receipt(run: str, output: Path | None, **options: Any) -> None:

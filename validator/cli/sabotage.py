@@ -14,6 +14,7 @@ from stepward.validator.cli.output import json_of, print_error, progress_bar, re
 from stepward.validator.cli.printed import command
 from stepward.validator.cli.ranges import FILE, Real, Whole
 from stepward.validator.cli.real_tools import attack_real_tools, calls_real_tools
+from stepward.validator.cli.written import Written
 from stepward.validator.result import AdvisedError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option("--save", type=FILE, metavar="DIR", help="The folder for saved breaches.  [default: stepward-breaches]")
 @click.option("--details", is_flag=True, help="Also print a row for each attack, and name those that did not run.")
 @click.option("--output-format", type=click.Choice(FORMATS), default="text", help="The format of the report.")
-@click.option("--output-file", type=FILE, metavar="FILE", help="Write the report there.")
+@click.option("--output-file", cls=Written, type=FILE, metavar="FILE", help="Write the report there.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Only replay this saved breach.")
 @click.option("--self-test", is_flag=True, help="Test the attacks: attack machines with a missing defence.")
 @click.option("--tools", metavar="MODULE", help="With --call-real-tools: a module, or a .py file, with the tools.")
@@ -129,10 +130,11 @@ def sabotage(file: Path | None, **options: Any) -> None:
 
 def _loaded(file: Path, options: dict[str, Any]) -> tuple[Program, list[Policy]]:
     """Return the program and the policies that the gate would check it under."""
-    from stepward.validator.cli.loading import gate_of, load_program
+    from stepward.validator.cli.loading import gate_of, load_program, refuse_configured
     from stepward.vm.errors import DocumentError
 
     refuse_two_configurations(config=options["config"], isolated=options["isolated"])
+    refuse_configured(file, options)
     gate = gate_of(options)
     try:
         program = load_program(file, options["name"])

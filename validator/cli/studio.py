@@ -102,11 +102,10 @@ def _house(journal: Journal, paths: tuple[str, ...], options: dict[str, Any]) ->
 
 def _programs(paths: tuple[str, ...], options: dict[str, Any]) -> Programs:
     """Return the programs in files and folders; each is checked when somebody looks at it."""
-    from stepward.validator.cli.loading import configurations_of, gate_of
+    from stepward.validator.cli.loading import configurations_of, gate_of, programs_in
     from stepward.validator.cli.report import views_of
     from stepward.validator.failures import Failures
     from stepward.validator.files import shown_name
-    from stepward.validator.gate.discovery import find_candidates, read_candidate
     from stepward.validator.studio.parts import Programs
     from stepward.vm.errors import StepwardError
 
@@ -115,6 +114,4 @@ def _programs(paths: tuple[str, ...], options: dict[str, Any]) -> Programs:
         gate.check_paths([file])
         return list(views_of(file, gate.result(), options, Failures(StepwardError, click.ClickException)))
 
-    candidates = find_candidates(paths, configurations_of(options))
-    chosen = [one for one in candidates if not one.is_excluded and read_candidate(one).documents]
-    return Programs([shown_name(one.path) for one in chosen], check)
+    return Programs([shown_name(one) for one in programs_in(paths, configurations_of(options))], check)

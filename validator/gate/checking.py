@@ -111,7 +111,7 @@ class Run:
             self._known = KnownFiles(cache, self._policies, self._today, with_bounds=with_bounds, with_fixes=with_fixes)
         self._entries: list[_Entry] = []
         self._silenced: list[tuple[_Entry, Suppressed]] = []
-        self._files: set[str] = set()
+        self.files: set[str] = set()
         self._properties: list[Property] = []
         self._bounds: list[ProgramBounds] = []
         self._sources: dict[str, str] = {}
@@ -232,7 +232,7 @@ class Run:
 
         for finding in InternalError().of(self._failures.found):
             self._entries.append(_Entry(replace(finding, file=shown), self._configurations.above(path.parent)))
-            self._files.add(shown)
+            self.files.add(shown)
         self._failed += self._failures.found
 
     # -- one file ------------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Run:
                 self._entries.append(entry)
             else:
                 self._silenced.append((entry, Suppressed(finding, "configuration", ignored.reason)))
-        self._files.add(shown)
+        self.files.add(shown)
         self._note_matched_files(path, settings)
         if findings or result.complaints:
             self._sources[shown] = text
@@ -406,7 +406,7 @@ class Run:
                     key=lambda suppressed: suppressed.finding.sort_key(),
                 )
             ),
-            files=tuple(sorted(self._files)),
+            files=tuple(sorted(self.files)),
             properties=tuple(sorted(self._properties, key=lambda entry: entry.file)),
             bounds=tuple(sorted(self._bounds, key=lambda entry: entry.file)),
             sources={file: text for file, text in self._sources.items() if file in files},

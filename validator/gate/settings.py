@@ -147,6 +147,12 @@ class Configurations:
         assert settings is not None, "every folder has settings"
         return settings
 
+    def named_files(self) -> tuple[frozenset[FilePath], frozenset[FilePath]]:
+        """Return the policies and the baselines that all settings name that were asked for by now."""
+        settings = [*self._by_folder.values(), *([self._fixed] if self._fixed is not None else [])]
+        policies = frozenset(policy for one in settings for policy in one.policies)
+        return policies, frozenset(one.baseline for one in settings if one.baseline is not None)
+
     def _without_file(self) -> Settings:
         return Settings(FilePath.cwd()).overridden(self._overrides)
 

@@ -113,6 +113,12 @@ def test_every_example_has_its_section_and_the_exit_status_is_that_of_check(tmp_
     assert CliRunner().invoke(main, ["report", str(good), "--isolated", "-o", str(output)]).exit_code == 0
 
 
+def test_without_a_program_the_exit_status_is_that_of_check(tmp_path: Path) -> None:
+    for command in (["check", str(tmp_path)], ["report", str(tmp_path), "-o", str(tmp_path / "r.html")]):
+        result = CliRunner().invoke(main, [*command, "--isolated"])
+        assert (result.exit_code, "nothing to check: there is no program in" in result.output) == (3, True)
+
+
 def test_a_file_that_is_no_program_is_told_and_hides_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "programs"
     folder.mkdir()
