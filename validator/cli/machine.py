@@ -147,7 +147,7 @@ def explained() -> Iterator[None]:
     except (AdvisedError, DocumentError):
         raise
     except NoSuchRun as error:
-        raise MachineError(str(error), "`stepward runs` lists them; `--journal` names another journal") from None
+        raise MachineError(str(error), f"`stepward runs` lists them; {_other_journal()}") from None
     except RunRefused as error:
         help = error.help or ("name the new run otherwise with `--run-id`" if str(error).startswith("run `") else "")
         if " breaks rule `" in str(error):
@@ -183,9 +183,16 @@ def open_journal(name: str | None, *, create: bool = False, locked: bool = False
     from stepward.vm.journal.sqlite import SQLiteJournal
 
     if not create and not os.path.exists(name):
-        help = f"name one with `--journal`; `stepward run PROGRAM --journal {shlex.quote(name)}` makes it"
+        help = f"{_other_journal()}; `stepward run PROGRAM --journal {shlex.quote(name)}` makes it"
         raise MachineError(f"there is no journal at `{name}`", help)
     return SQLiteJournal(name, create=create, keys=keys)
+
+
+def _other_journal() -> str:
+    """Return how the present command is told of another journal: by an option, or by its argument."""
+    context = click.get_current_context(silent=True)
+    takes_option = context is None or any("--journal" in one.opts for one in context.command.params)
+    return "`--journal` names another journal" if takes_option else "another argument names another journal"
 
 
 def _keys() -> RunKeys | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -41,6 +42,9 @@ def replay(source: str, run: str | None, **options: Any) -> None:
     otherwise.
     """
     if run is None and not _may_be_witness(source):
+        if os.path.isfile(source) and not _is_sqlite(source):
+            help = "name a file that `stepward check --witnesses DIR` has written, or a journal and a run of it"
+            raise MachineError(f"`{source}` is neither a witness nor a journal", help)
         raise click.UsageError("Missing argument 'RUN': a journal is replayed run by run.")
     is_same = replay_witness(source, options) if run is None else replay_run(source, run, options)
     sys.exit(0 if is_same else DIFFERS)
@@ -117,6 +121,14 @@ def _may_be_witness(file: str) -> bool:
             return content.read(64).lstrip()[:1] == b"{"
     except OSError:
         return False
+
+
+def _is_sqlite(file: str) -> bool:
+    try:
+        with open(file, "rb") as content:
+            return content.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return True  # the journal says why it can't be read
 
 
 def replay_witness(file: str, options: dict[str, Any]) -> bool:

@@ -43,16 +43,24 @@ def draw_chain(chain: Sequence[History], *, is_brief: bool = False) -> Picture:
 
 
 def _walk(facts: ProgramFacts, history: History) -> Walk:
-    """Return the path that a run took; the step at which it stopped is on it."""
+    """Return the path that a run took. The step at which it is now is on it, but not one before which it has ended."""
     layout = history.plan.program.layout
     owners = {part.id: step.id for step in layout.steps for part in step.sub_steps}
     each = frozenset(layout.steps[number].id for number in layout.bodies)
     records = tuple(Record(one.kind, one.body, one.note) for one in history.events)
     moves = [move for move in moves_of(records, owners, each) if move.step in facts.flow.position]
     stopped = history.plan.steps[history.state.at].id
-    if not moves or moves[-1].step != stopped:
+    if (not moves or moves[-1].step != stopped) and (not history.state.is_over or _last_of(history) == stopped):
         moves.append(Move(stopped, "starts"))
     return walk_of(facts.flow, moves, history.run)
+
+
+def _last_of(history: History) -> str | None:
+    """Return the step that the last record with a step is about: a run can end before the next one starts."""
+    layout = history.plan.program.layout
+    owners = {part.id: step.id for step in layout.steps for part in step.sub_steps}
+    found = (str(one.body["step"]) for one in reversed(history.events) if "step" in one.body)
+    return next((owners.get(step, step) for step in found), None)
 
 
 def _beginning(history: History) -> tuple[Line, ...]:
@@ -88,9 +96,10 @@ def _named(picture: Picture, prefix: str, lines: tuple[Line, ...]) -> Picture:
 
 
 def _last(picture: Picture, history: History) -> Node | Box | None:
-    """Return the node of the step at which a run has ended."""
-    at = history.plan.steps[history.state.at].id
-    return next((node for node in picture.nodes if node.step == at), None)
+    """Return the node of the last step of a run."""
+    at, last = history.plan.steps[history.state.at].id, _last_of(history)
+    steps = (last, at) if history.state.is_over else (at,)
+    return next((node for step in steps for node in picture.nodes if node.step == step), None)
 
 
 def _end_of(node: Node | Box) -> str:

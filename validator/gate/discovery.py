@@ -285,7 +285,7 @@ def _not_a_program(
     name: str, shown: str, text: str, documents: list[Document], not_literal: tuple[int, ...]
 ) -> ProgramError:
     data = documents[0].data if documents else None
-    help = "a program is a mapping with a list of `steps`; give other files no more, or use `--skip-non-programs`"
+    help = "a program is a mapping with a list of `steps`; `stepward check --skip-non-programs` leaves other files out"
     why = "it has no `steps`"
     if isinstance(data, dict) and "policy" in data:
         why, help = "it is a policy", f"give it with `--policy {shown}`"

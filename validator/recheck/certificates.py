@@ -34,7 +34,7 @@ def recheck(path: str | Path) -> Rechecked:
     except UnicodeDecodeError as error:
         return Rechecked(None, file=str(path), why_not=f"it is not UTF-8: byte {error.start} can't be read")
     except json.JSONDecodeError as error:
-        return Rechecked(None, file=str(path), why_not=f"it is no JSON: {error}")
+        return Rechecked(None, file=str(path), why_not=f"it is no JSON: {str(error)[:1].lower()}{str(error)[1:]}")
     except (ValueError, ArithmeticError, StepwardError) as error:
         return Rechecked(None, file=str(path), why_not=str(error))
     except RecursionError:

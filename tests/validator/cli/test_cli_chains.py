@@ -119,7 +119,7 @@ def test_a_chain_is_drawn_with_the_path_of_each_run() -> None:
     for arrow in ("r0start ==> r0s0", "r0s0 ==> r0s1fork", "r1start ==> r1s0", "r2start ==> r2s0"):
         assert arrow in drawn
     assert '==>|"<b>BUDGET_EXCEEDED (max_steps)</b>"| r1start' in drawn
-    assert 'r1s1 ==>|"<b>BUDGET_EXCEEDED (max_steps)</b>"| r2start' in drawn
+    assert 'r1s0 ==>|"<b>BUDGET_EXCEEDED (max_steps)</b>"| r2start' in drawn
     assert "reads amount (left)" in stepward("graph", "--run", "one").output
     alone = stepward("graph", "--run", "alone", "--collapse").output
     assert "r0start" in alone

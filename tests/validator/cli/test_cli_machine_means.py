@@ -158,7 +158,7 @@ def test_what_is_no_journal_is_told(journal: str, words: list[str]) -> None:
             assert (result.exit_code, "an empty text names no file" in result.output) == (2, True)
             continue
         if command[0] != "run" and journal == "none/runs.db":
-            words = ["there is no journal at `none/runs.db`", "name one with `--journal`"]
+            words = ["there is no journal at `none/runs.db`", "names another journal"]
         says(result, 2, f"error: {words[0]}", *words[1:])
         assert "hush" not in result.output
 

@@ -163,7 +163,7 @@ class Witness:
         try:
             data = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_object)
         except json.JSONDecodeError as error:
-            raise WitnessRefused(f"it is no JSON: {error}") from None
+            raise WitnessRefused(f"it is no JSON: {str(error)[:1].lower()}{str(error)[1:]}") from None
         except (ValueError, ArithmeticError) as error:
             raise WitnessRefused(str(error)) from None
         except RecursionError:
