@@ -222,13 +222,16 @@ class NeverWatcher(Watcher):
             return True
         names = references([self.condition])
         are_same, made_of = partial(self._is_one_value, hit), partial(self._made_of, hit)
-        condition = plain(self.condition, are_same, made_of)
+        forms = [plain(self.condition, are_same, made_of)]
         read = self._read(hit, names)
         if not any(steps.is_given_earlier(one, hit.step, hit.part) or self._is_unseen(hit, one) for one in read):
-            condition = steps.answered(condition, hit.step, state)
+            # An answer may be older than a value that only this start tells: both have to allow it.
+            forms.append(steps.answered(forms[0], hit.step, state))
         kept = {True} if self.demands else {False}
         splits = self._splits(steps, hit, names, state)
-        return any(truths(condition, split, may_overflow=False) - kept for split in splits)
+        return any(
+            set.intersection(*(truths(one, split, may_overflow=False) for one in forms)) - kept for split in splits
+        )
 
     def _splits(self, steps: Steps, hit: Match, names: list[Names], state: State) -> Iterator[Environment]:
         """Yield what the references of the condition may be where a part starts."""

@@ -383,3 +383,21 @@ def test_most_mistakes_of_the_engine_prove_something_false() -> None:
                 found.append(name)
     print(f"{len(found)} of {len(chosen)} planted mistakes prove something false")
     assert len(found) >= len(chosen) // 2
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_condition_about_the_arguments_of_two_calls_is_asked_again_where_the_second_starts(first: int) -> None:
+    """At the first call its answer says nothing of the input, of which the second one has the value as an argument."""
+    pay = {"effect": "write", "idempotent": False, "args": {"x": {"type": "integer"}}}
+    data = {
+        "name": "p",
+        "inputs": {"m": {"type": "integer", "minimum": 0, "maximum": 2}},
+        "tools": {"pay": pay},
+        "guardrails": [{"name": "r", "never": {"tool": "pay"}, "when": "$args.x == 0 and $m != 0"}],
+        "steps": [
+            {"id": "one", "type": "tool", "tool": "pay", "args": {"x": first}},
+            {"id": "other", "type": "tool", "tool": "pay", "args": {"x": "$m"}},
+        ],
+    }
+    (found,) = ProgramValidator(Program.from_dict(data)).validate().properties
+    assert (found.verdict, found.rechecked) == (Verdict.PROVED, True)
