@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,16 +39,11 @@ def write(folder: Path, second: int) -> list[str]:
     return ["-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", "/dev/null", "test_small.py"]
 
 
-def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", *write(folder, 7), *options]
+def run_pytest(folder: Path, *options: str, second: int = 7) -> tuple[int, str]:
+    """Run the suite in a process of its own: what one imports in this process, the next would import again."""
+    command = [sys.executable, "-m", "pytest", *write(folder, second), *options]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return result.returncode, result.stdout + result.stderr
-
-
-def run_here(pytester: pytest.Pytester, *options: str, second: int = 7) -> tuple[int, str]:
-    """Run the suite in this process: another one would import everything again."""
-    result = pytester.runpytest_inprocess(*write(pytester.path, second), *options)
-    return int(result.ret), f"{result.stdout}{result.stderr}"
 
 
 def test_fixtures_are_there_and_say_nothing_unless_asked(tmp_path: Path) -> None:
@@ -59,29 +53,28 @@ def test_fixtures_are_there_and_say_nothing_unless_asked(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_a_suite_says_what_it_has_not_taken(pytester: pytest.Pytester, workers: list[str]) -> None:
-    run = partial(run_pytest, pytester.path) if workers else partial(run_here, pytester)
-    status, text = run("--stepward-coverage", "small.yaml", *workers)
+def test_a_suite_says_what_it_has_not_taken(tmp_path: Path, workers: list[str]) -> None:
+    status, text = run_pytest(tmp_path, "--stepward-coverage", "small.yaml", *workers)
     assert status == 0, text
     assert "coverage of `small` by 2 runs: 3 of 5 (60 %)" in text
     assert "small.yaml:5:77  `large` takes `otherwise`, to `little`" in text
 
 
-def test_a_suite_may_take_all_of_it(pytester: pytest.Pytester) -> None:
-    _, text = run_here(pytester, "--stepward-coverage", "small.yaml", second=1)
+def test_a_suite_may_take_all_of_it(tmp_path: Path) -> None:
+    _, text = run_pytest(tmp_path, "--stepward-coverage", "small.yaml", second=1)
     assert "coverage of `small` by 2 runs: 5 of 5 (100 %)" in text
 
 
-def test_a_suite_fails_below_the_bar(pytester: pytest.Pytester) -> None:
+def test_a_suite_fails_below_the_bar(tmp_path: Path) -> None:
     options = ("--stepward-coverage", "small.yaml", "--stepward-fail-under")
-    status, text = run_here(pytester, *options, "61")
+    status, text = run_pytest(tmp_path, *options, "61")
     assert status == 1
     assert "ERROR: `small` is covered by less than 61 %" in text
-    assert run_here(pytester, *options, "60")[0] == 0
+    assert run_pytest(tmp_path, *options, "60")[0] == 0
 
 
-def test_a_file_that_is_no_program_is_an_error_in_words(pytester: pytest.Pytester) -> None:
-    status, text = run_here(pytester, "--stepward-coverage", "none.yaml")
+def test_a_file_that_is_no_program_is_an_error_in_words(tmp_path: Path) -> None:
+    status, text = run_pytest(tmp_path, "--stepward-coverage", "none.yaml")
     assert status == pytest.ExitCode.USAGE_ERROR
     assert "--stepward-coverage: " in text
     assert "Traceback" not in text
