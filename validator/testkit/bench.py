@@ -24,7 +24,7 @@ class Bench:
     bench returns. The machine is `machine`, with its `journal` in memory; the fakes are `tools`, `model` and `clock`.
 
     The program is not checked: `assert_valid` does that, once. Raises FakeError for outputs that are not of the types
-    of the manifest, ProgramError for data that is no program.
+    of the manifest, and for tools and steps that the program does not have, ProgramError for data that is no program.
     """
 
     def __init__(
@@ -39,6 +39,8 @@ class Bench:
         self.program = _program(program)
         self.clock = FakeClock()
         self.tools = FakeTools(self.program, tools, clock=self.clock, policies=policies)
+        if isinstance(model, Mapping):
+            self.tools.require_asking(model)
         self.model: Any = ScriptedModel(model or {}) if model is None or isinstance(model, Mapping) else model
         self.journal = MemoryJournal()
         self.machine = ExecutionVM(self.tools, self.model, self.journal, policies, checker=None, clock=self.clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,12 +101,22 @@ class FakeTools:
         self._tools = {site.call.id: site.call.tool for site in meaning.calls if isinstance(site.call, ToolPart)}
         self._outputs = dict(outputs or {})
         self._given: dict[str, int] = {}
+        self._asking = {site.call.id for site in meaning.calls if not isinstance(site.call, ToolPart)}
+        self._program = program.name
         known = {*self._tools, *self._tools.values()}
         for name, output in self._outputs.items():
             if name not in known:
                 help = near_words(name, sorted(known)) or f"it has {', '.join(f'`{one}`' for one in sorted(known))}"
                 raise FakeError(f"program `{program.name}` has no tool and no tool step `{name}`: {help}")
             self._require_all(self._tools.get(name, name), output)
+
+    def require_asking(self, steps: Iterable[str]) -> None:
+        """Raise FakeError for a step of a script that asks no model, such as one that is misspelt."""
+        for step in steps:
+            if step not in self._asking:
+                known = ", ".join(f"`{one}`" for one in sorted(self._asking)) or "none"
+                help = near_words(step, sorted(self._asking)) or f"it has {known}"
+                raise FakeError(f"program `{self._program}` has no step `{step}` that asks a model: {help}")
 
     def of(self, name: str) -> list[ToolCall]:
         """Return the calls of a tool, or of a step."""

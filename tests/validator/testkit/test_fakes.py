@@ -157,3 +157,10 @@ def test_time_passes_until_a_wait_is_over() -> None:
     assert bench.let_pass(run).output == "late"
     with pytest.raises(LookupError, match="run `r` does not wait for a time: it is SUCCESS"):
         bench.let_pass(bench.machine.get_sync("r"))
+
+
+def test_a_script_for_a_step_that_asks_no_model_is_refused() -> None:
+    with pytest.raises(FakeError, match="no step `sur` that asks a model: did you mean `sure`"):
+        Bench(PROGRAM, FINE, {"sur": "yes"})
+    with pytest.raises(FakeError, match="no step `order` that asks a model: it has `sure`"):
+        Bench(PROGRAM, FINE, {"order": "yes"})
