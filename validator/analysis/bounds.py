@@ -23,8 +23,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
-from stepward.validator.analysis.lengths import least_items
-from stepward.validator.analysis.shortest import ShortestPaths
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
@@ -114,6 +112,10 @@ class Bounds:
     @cached_property
     def shortest(self) -> ShortestPath | None:
         """The first of the paths to a declared ending that take the fewest steps: exact over drawn edges."""
+        # A report from the cache needs neither.
+        from stepward.validator.analysis.lengths import least_items
+        from stepward.validator.analysis.shortest import ShortestPaths
+
         facts = self.facts
         paths = ShortestPaths(facts.graph, facts.cost, lambda one: least_items(one, facts.meaning, facts.given_types))
         visits = paths.to_an_ending()

@@ -233,28 +233,37 @@ name: words
 inputs: {flag: {type: boolean}}
 tools:
   get: {effect: read, returns: RETURNS}
-  put: {effect: read, args: {x: {type: string, pattern: "^[a-c]{3}$"}}}
+  put: {effect: read, args: {x: TAKEN}}
   pay: {effect: write}
   approve: {effect: none}
 guardrails: [{name: first, protects: {tool: pay}, requires: {tool: approve}}]
 steps:
   - {id: get, type: tool, tool: get, output_key: got, next_step: which}
   - {id: which, type: condition, condition: "CONDITION", then: put, otherwise: no}
-  - {id: put, type: tool, tool: put, args: {x: $got}, next_step: pay_it}
+  - {id: put, type: tool, tool: put, args: {x: GIVEN}, next_step: pay_it}
   - {id: pay_it, type: tool, tool: pay, is_terminal: true}
   - {id: no, type: end}
 """
 
 
 @pytest.mark.parametrize(
-    ("returns", "condition", "why"),
+    ("words", "why"),
     [
-        ("{type: string, pattern: '^[^a-z]*[^\\d]{900}$'}", "$flag", "no value was found for the type of `get`"),
-        ("{type: string}", "$got starts_with 'x'", "the run that was tried ends FAILED (error) at `put`"),
+        (
+            ("{type: string, pattern: '^[^a-z]*[^\\d]{900}$'}", "$flag", "$got", "{type: string}"),
+            "no value was found for the type of `get`",
+        ),
+        (
+            ("{type: integer}", "$got > 5000", "REF-$got", "{type: string, pattern: '^REF-[0-9]{3}$'}"),
+            "the run that was tried ends FAILED (error) at `put`",
+        ),
     ],
 )
-def test_why_a_path_has_no_run_is_said_in_words(returns: str, condition: str, why: str) -> None:
-    report = checked(WORDS.replace("RETURNS", returns).replace("CONDITION", condition))
+def test_why_a_path_has_no_run_is_said_in_words(words: tuple[str, ...], why: str) -> None:
+    text = WORDS
+    for name, word in zip(("RETURNS", "CONDITION", "GIVEN", "TAKEN"), words, strict=True):
+        text = text.replace(name, word)
+    report = checked(text)
     (found,) = [finding for finding in report.findings if finding.code == "SW408"]
     assert f"no run was found that takes the path below: {why}" in found.message
     assert "candidate" not in found.message
