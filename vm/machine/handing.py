@@ -45,7 +45,7 @@ def read_from(last: History, reference: str) -> Any:
     """Return the value of a reference at the end of a run, sealed parts sealed; raises RunRefused without one."""
     try:
         names = names_in(reference)
-        if written(names) != reference.removeprefix("$"):
+        if written(names) != reference.removeprefix("$") or "/" in names[0]:  # what a called program has is its own
             raise RunRefused(f"`{reference}` is no variable or output, such as `sum` or `check.output`")
         return _reader(last).raw(names)
     except ExpressionError:
