@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from brute_bodies import body_of, flat, listed
 from brute_fields import variables_of
-from small_language import GONE, OPAQUE, frozen
+from small_language import GONE, OPAQUE, Items, frozen
 from trace_judge import Judge, Memory, is_judged
 
 NAMED: Final = {"declared": "Declared", "uncovered": "Uncovered"}
@@ -107,8 +107,9 @@ class BodiesJudge(Judge):
             self.open[-1]["errors"] = []
             self._noted(self._names(each))
             return
-        self.values[f"{each['id']}.errors"] = listed(self.open.pop()["errors"])
+        ended = self.open.pop()
+        self.values[f"{each['id']}.errors"] = listed(ended["errors"])
         if body["kind"] != "success":
             self.values |= dict.fromkeys(each.get("carry", ()), GONE)
         self._noted(set(each.get("carry", ())))
-        self._bind(each, body["kind"], OPAQUE, body.get("error_name", GONE))
+        self._bind(each, body["kind"], Items((OPAQUE,) * len(ended["items"])), body.get("error_name", GONE))

@@ -335,7 +335,9 @@ class _Search(Search):
             yield 1, (len(self.steps), now, visits, memory, (*around, again))
             return
         move = (
-            self._failed(number, step, values, frame.failed, 0) if frame.failed else self._joined(number, step, values)
+            self._failed(number, step, values, frame.failed, 0)
+            if frame.failed
+            else self._joined(number, step, values, frame.item)
         )
         move = move._replace(values=self._put(move.values, {f"{step['id']}.errors": listed(frame.errors)}))
         for cost, (to, after, counted, held, ending) in self._gone(move, visits, memory, around, spent, limit):
@@ -344,8 +346,9 @@ class _Search(Search):
             else:
                 yield cost, (to, after, counted, held, around)
 
-    def _joined(self, number: int, step: dict[str, Any], values: Values) -> Move:
-        new = {**dict.fromkeys(outputs_of(step), OPAQUE), f"{step['id']}.error": GONE, f"{step['id']}.error_name": GONE}
+    def _joined(self, number: int, step: dict[str, Any], values: Values, items: int) -> Move:
+        given = Items((OPAQUE,) * items)
+        new = {**dict.fromkeys(outputs_of(step), given), f"{step['id']}.error": GONE, f"{step['id']}.error_name": GONE}
         to, ending = self.successor[number]
         event = Event(number, (), (), (step["id"],), (), self._assigned(number, step), ending)
         return Move(to, self._put(values, new), event, 0)

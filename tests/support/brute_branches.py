@@ -118,7 +118,7 @@ class Judge:
 
 def read(text: str, env: Mapping[str, Any]) -> Any:
     """Return the value of a condition of `branched_programs`, or FAILS."""
-    if "+" in text or "*" in text or ".errors" in text:
+    if any(word in text for word in ("+", "*", ".errors", "len(", ".output[")):
         return _evaluated(text, env)
     for word in (" and ",):
         if word in text:

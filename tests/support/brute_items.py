@@ -13,6 +13,7 @@ from typing import Any
 
 from brute_bodies import listed
 from brute_branches import Enumeration, Event, Judge, Member, State
+from small_language import OPAQUE, Items
 
 NOT_BEGUN = Member()
 AGAIN = "again "
@@ -109,7 +110,7 @@ class ItemEnumeration(Enumeration):
                     yield self._put(state, place, ended, self._left_item(rules, place + 1, at))
         if not running and not new:
             left = self._with_errors(state, members)
-            yield from self._failed(left) if has_failed else self._joined(left, members)
+            yield from self._failed(left) if has_failed else self._joined(self._with_outputs(left), members)
 
     def _left_item(self, rules: tuple[Any, ...], place: int, ending: str) -> tuple[Any, ...]:
         """Let the rules of the body see the end of an item; what it owes, nobody pays any more."""
@@ -126,6 +127,13 @@ class ItemEnumeration(Enumeration):
             return state
         errors = [(place, member.output) for place, member in enumerate(members) if member.ended == "failed"]
         return state._replace(env=tuple(sorted({**dict(state.env), "both.errors": listed(errors)}.items())))
+
+    def _with_outputs(self, state: State) -> State:
+        """Return the state behind items that have not failed, or were skipped: the step has an output for each."""
+        if "$both.output" not in str(self.program):
+            return state
+        given = Items((OPAQUE,) * len(dict(state.env)["l"]))
+        return state._replace(env=tuple(sorted({**dict(state.env), "both.output": given}.items())))
 
     def _failed(self, state: State) -> Iterator[State]:
         """Yield what comes behind items of which one has failed: another round, or what follows the error."""

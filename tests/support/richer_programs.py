@@ -42,13 +42,41 @@ NAMED: Final = tuple(
     f"defined($E.errors[0]) and $E.errors[0].error_name {sign} '{name}'"
     for sign, name in (("==", "Unexpected"), ("==", "Declined"), ("!=", "BadOutput"), ("==", "Visits"), ("==", "Other"))
 )
+SIZES: Final = (
+    "len($E.output) > 2",
+    "len($E.output) > 1",
+    "len($E.output) == 0",
+    "len($E.output) < 2",
+    "defined($E.output[0])",
+    "defined($E.output[1])",
+    "defined($E.output[2])",
+    "len($E.errors) > 2",
+    "len($E.errors) > 1",
+    "defined($E.errors[2])",
+    "defined($E.errors[0]) and $E.errors[0].index > 1",
+    "defined($E.errors[1]) and $E.errors[1].index > 0",
+)
+"""What asks how many items the step E had."""
+OF_CALLS: Final = ("Unexpected", "Declined", "Busy", "BadOutput", "Undefined", "BadValue", "BadArguments", "Refused")
+OF_ITEMS: Final = (*OF_CALLS, "Timeout", "Declared", "Uncovered", "Visits", "TooManyItems")
+NAMES: Final = (
+    *(f"defined($E.errors[0]) and $E.errors[0].error_name == '{name}'" for name in OF_ITEMS),
+    *(f"defined($E.errors[0]) and $E.errors[0].error_name not in {[*names]}" for names in (OF_CALLS, OF_ITEMS)),
+    "defined($E.errors[1]) and $E.errors[1].error_name not in ['Declared', 'Visits']",
+)
+"""What asks for the names of errors, also for those that no item can have."""
+NUMBERS: Final = ("$i > 1", "$i > 0", "$i < 1", "$i == 2", "$i < 0")
+"""What asks for the number of an item."""
 
 
 # -- errors of items ---------------------------------------------------------------------------------------------------
 
 
-def with_errors(data: Data, chance: Random) -> Data:
-    """Return a program with for_each steps that asks, behind one of them, what failed of its items."""
+def with_errors(data: Data, chance: Random, pool: tuple[str, ...] = (*ERRORS, *NAMED)) -> Data:
+    """Return a program with for_each steps that asks, behind one of them, what failed of its items.
+
+    `pool` is what may be asked.
+    """
     steps = [dict(step) for step in data["steps"]]
     place = next(number for number, step in enumerate(steps) if step["id"] == "each")
     each = steps[place]
@@ -56,8 +84,8 @@ def with_errors(data: Data, chance: Random) -> Data:
         each["on_item_error"] = "skip"
     bodies = [inner for inner in each.get("steps", ()) if inner["type"] == "for_each"]
     if bodies and chance.random() < 0.5:
-        each["steps"] = [_asks_inside(step, bodies[0], chance) for step in each["steps"]]
-    asked = _asked("each", chance)
+        each["steps"] = [_asks_inside(step, bodies[0], chance, pool) for step in each["steps"]]
+    asked = _asked("each", chance, pool)
     ways = ["late", each["next_step"]] if chance.random() < 0.5 else [each["next_step"], "late"]
     ask = {"id": "asks", "type": "condition", "condition": asked, "then": ways[0], "otherwise": ways[1]}
     late: Data = {"id": "late", "type": "tool", "tool": "book", "on_error": "skip"}
@@ -68,10 +96,10 @@ def with_errors(data: Data, chance: Random) -> Data:
         each["error_step"] = "asks"
     steps[place + 1 : place + 1] = [ask, late]
     if chance.random() < 0.3:
-        _ask_again(steps[place + 3 :], chance)
+        _ask_again(steps[place + 3 :], chance, pool)
     rules = [*data["guardrails"], _about_late(each, chance)]
     if chance.random() < 0.3:
-        rules.append({"name": "asking", "never": {"tool": "book"}, "when": _asked("each", chance)})
+        rules.append({"name": "asking", "never": {"tool": "book"}, "when": _asked("each", chance, pool)})
     return {**data, "tools": {**data["tools"], "book": data["tools"].get("book", TOOLS["book"])}, "steps": steps} | {
         "guardrails": rules
     }
@@ -85,24 +113,25 @@ def _settle(steps: list[Data], name: str) -> None:
             step.update({"is_terminal": True} if "outcome" in step else {"next_step": following["id"]})
 
 
-def _asked(name: str, chance: Random) -> str:
-    text = chance.choice((*ERRORS, *NAMED)).replace("$E", f"${name}")
+def _asked(name: str, chance: Random, pool: tuple[str, ...]) -> str:
+    text = chance.choice(pool).replace("$E", f"${name}")
     is_guarded = text.startswith(("defined(", "not defined("))
-    return text if is_guarded or chance.random() < 0.5 else f"defined(${name}.errors) and {text}"
+    what = f"${name}.output" if f"${name}.output" in text else f"${name}.errors"
+    return text if is_guarded or chance.random() < 0.5 else f"defined({what}) and {text}"
 
 
-def _asks_inside(step: Data, inner: Data, chance: Random) -> Data:
+def _asks_inside(step: Data, inner: Data, chance: Random, pool: tuple[str, ...]) -> Data:
     """Return a step of a body, which asks for the errors of a for_each step beside it if it is a condition."""
     if step is inner:
         return {**step, "on_item_error": "skip"} if chance.random() < 0.7 else step
-    return {**step, "condition": _asked(inner["id"], chance)} if "condition" in step else step
+    return {**step, "condition": _asked(inner["id"], chance, pool)} if "condition" in step else step
 
 
-def _ask_again(steps: list[Data], chance: Random) -> None:
+def _ask_again(steps: list[Data], chance: Random, pool: tuple[str, ...]) -> None:
     asking = [step for step in steps if "condition" in step and step["id"] != "after"]
     if asking:
         step = chance.choice(asking)
-        asked = _asked("each", chance)
+        asked = _asked("each", chance, pool)
         step["condition"] = chance.choice([asked, f"({asked}) or ({step['condition']})"])
 
 
@@ -124,8 +153,19 @@ def _about_late(each: Data, chance: Random) -> Data:
     )
 
 
-def with_errors_at_once(data: Data, chance: Random) -> Data:
-    """Return a program whose items run at once, and which asks behind them what failed."""
+def with_numbers(data: Data, chance: Random) -> Data:
+    """Return a program with a rule about the numbers of the items of its for_each step."""
+    steps = [dict(step) for step in data["steps"]]
+    each = next(step for step in steps if step["id"] == "each")
+    each.setdefault("index_as", "i")
+    calls = [step["id"] for step in (*each.get("steps", ()), *([each["do"]] if "do" in each else ())) if "tool" in step]
+    rule = {"never": {"step": chance.choice(calls)} if calls else {"effect": "write"}, "when": chance.choice(NUMBERS)}
+    each["guardrails"] = [*each.get("guardrails", ()), {"name": "numbered", **rule}]
+    return {**data, "steps": steps}
+
+
+def with_errors_at_once(data: Data, chance: Random, pool: tuple[str, ...] = ERRORS) -> Data:
+    """Return a program whose items run at once, and which asks behind them what failed; `pool` is what may be asked."""
     steps = [dict(step) for step in data["steps"]]
     place = next(number for number, step in enumerate(steps) if step["id"] == "both")
     both = steps[place]
@@ -135,7 +175,7 @@ def with_errors_at_once(data: Data, chance: Random) -> Data:
         following = "last"
         steps.insert(place + 1, {"id": "last", "type": "end", "outcome": "success"})
     _settle(steps, following)
-    asked = chance.choice(ERRORS).replace("$E", "$both")
+    asked = chance.choice(pool).replace("$E", "$both")
     ask: Data = {"id": "asks", "type": "condition", "condition": asked, "then": "late", "otherwise": following}
     late: Data = {"id": "late", "type": "tool", "tool": "pay", "on_error": "skip", "next_step": following}
     both["next_step"] = "asks"
@@ -146,7 +186,7 @@ def with_errors_at_once(data: Data, chance: Random) -> Data:
     rules: list[Data] = [{"never": {"step": "late"}}]
     rules += [{"protects": {"step": "late"}, "requires": {"step": one}} for one in inside[:1]]
     rules += [{"exclusive": [{"step": "late"}, {"step": one}]} for one in inside[:1]]
-    rules.append({"never": {"step": "late"}, "when": chance.choice(ERRORS).replace("$E", "$both")})
+    rules.append({"never": {"step": "late"}, "when": chance.choice(pool).replace("$E", "$both")})
     found = [*data["guardrails"], {"name": "late", **chance.choice(rules)}]
     return {**data, "guardrails": found, "steps": steps}
 
@@ -327,6 +367,20 @@ def richer_bodied(seed: int) -> Data:
 def lazy_bodied(seed: int) -> Data:
     """Return the program with for_each steps of a seed, which carries on what a condition says."""
     return with_lazy_carry(bodied_program(seed), _chance(seed))
+
+
+def sized_bodied(seed: int) -> Data:
+    """Return the program with for_each steps of a seed, which asks how many items there were, for their errors by name,
+    and for their numbers."""
+    chance = Random(f"{seed}/sizes")
+    pool = chance.choice([SIZES, SIZES, NAMES])
+    data = with_errors(bodied_program(seed), chance, pool)
+    return with_numbers(data, chance) if chance.random() < 0.4 else data
+
+
+def sized_concurrent(seed: int) -> Data:
+    """Return the program with items at once of a seed, which asks how many there were."""
+    return with_errors_at_once(concurrent_program(seed), Random(f"{seed}/sizes"), SIZES)
 
 
 def richer_branched(seed: int) -> Data:

@@ -162,7 +162,8 @@ class BodyOutputs:
             return self._made(source.step, path, seen)
         if not path or not (path[0] == ITEMS or index_of(path[0]) is not None):
             return []
-        return self._made(source.step, path[1:], seen) + ([_NULL] if step.on_item_error == "skip" else [])
+        failed = [_ABSENT if path[1:] else _NULL] if step.on_item_error == "skip" else []  # null has no fields
+        return self._made(source.step, path[1:], seen) + failed
 
     def _of_call(self, source: Source, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of what a program gives, unless the machine holds them to a type."""

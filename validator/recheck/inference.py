@@ -17,7 +17,8 @@ from stepward.validator.recheck.failures import all_errors
 from stepward.validator.recheck.joined import type_of_branches, type_of_sub_steps
 from stepward.validator.recheck.names import ITEMS, Names, Source, taken_by_call
 from stepward.validator.recheck.parsed import Parsed
-from stepward.validator.recheck.types import ERRORS, WORDS, is_a, words
+from stepward.validator.recheck.sizes import of_errors, of_number, of_outputs
+from stepward.validator.recheck.types import WORDS, is_a, words
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import (
     Arithmetic,
@@ -60,8 +61,6 @@ _OBJECT: Final = frozenset({"object"})
 _NUMBER: Final = frozenset({"number"})
 _BOOLEAN: Final = frozenset({"boolean"})
 _STRING: Final = TypeSpec.model_construct(type=("string",))
-_LIST: Final = TypeSpec.model_construct(type=("array",))
-_WHOLE: Final = TypeSpec.model_construct(type=("integer",), minimum=0)
 _ABSENT: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
 """The type of a field that a declared object can't have."""
 
@@ -160,15 +159,20 @@ class Boundary:
             case "input":
                 return (self.reading.program.inputs or {}).get(source.name)
             case "errors":
-                return ERRORS
+                return of_errors(self, self._for_each(source.step))
             case "set" | "item":
                 return taken_by_call(self.reading.steps[source.step], source.name)
             case "index":
-                return _WHOLE
+                return of_number(self, self._for_each(self.reading.layout.body_of(source.step).owner))
             case "output":
                 if source.step in self.reading.layout.forks:
                     return type_of_branches(self.reading, source.step)
                 return self._output(self.reading.part(source.step, source.sub))
+
+    def _for_each(self, number: int) -> ForEachStep:
+        step = self.reading.steps[number]
+        assert isinstance(step, ForEachStep)
+        return step
 
     def _output(self, part: AnyPart) -> TypeSpec | None:
         match part:
@@ -184,7 +188,7 @@ class Boundary:
             case ComputeStep() | InvokeStep():
                 return part.returns
             case ForEachStep():
-                return None if isinstance(part, BranchStep) else _LIST
+                return None if isinstance(part, BranchStep) else of_outputs(self, part)
             case ConditionStep() | SetStep() | WaitStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:

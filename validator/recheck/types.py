@@ -11,16 +11,6 @@ from stepward.vm.language.types import TypeSpec
 
 WORDS: Final = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
 NUMBERS: Final = frozenset({"integer", "number"})
-_ERROR: Final = {
-    "index": TypeSpec.model_construct(type=("integer",), minimum=0),
-    "error": TypeSpec.model_construct(type=("string",)),
-    "error_name": TypeSpec.model_construct(type=("string",)),
-}
-ERRORS: Final = TypeSpec.model_construct(
-    type=("array",), items=TypeSpec.model_construct(type=("object",), properties=_ERROR, required=tuple(_ERROR))
-)
-"""The errors of the items of a for_each step."""
-
 MAX_COUNTED: Final = 128
 """The most signs of a `minLength` that a pattern is asked for."""
 

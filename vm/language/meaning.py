@@ -12,12 +12,11 @@ from stepward.vm.expressions.operators import ANY
 from stepward.vm.expressions.parser import parse
 from stepward.vm.expressions.paths import Paths
 from stepward.vm.expressions.syntax import all_references
-from stepward.vm.expressions.template import embedded, lone_reference
+from stepward.vm.expressions.template import embedded
 from stepward.vm.language.clauses import CallSite, Clause
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import AnyRule, Never
 from stepward.vm.language.inference import infer
-from stepward.vm.language.items import origins
 from stepward.vm.language.manifest import UNKNOWN_TOOL, ToolSpec
 from stepward.vm.language.name_types import Typing
 from stepward.vm.language.names import Names, assigned_path
@@ -179,20 +178,7 @@ class Meaning:
         says it."""
         step = self.flow.steps[number]
         assert isinstance(step, ForEachStep)
-        if step.max_items is not None:
-            return step.max_items
-        if isinstance(step.items, tuple):
-            return len(step.items)
-        names = lone_reference(step.items)
-        resolution = None if names is None else self.names.meaning(names)
-        specs = (
-            [self.typing.spec(location) for location in origins(self.typing, resolution)]
-            if resolution is not None
-            else []
-        )
-        most = [None if spec is None else spec.max_items for spec in specs]
-        known = [one for one in most if one is not None]
-        return max(known) if known and len(known) == len(most) else None
+        return step.max_items if step.max_items is not None else self.typing.lists.most(step)
 
     def view(self, names: tuple[str, ...]) -> View | None:
         """Return what is known of the values of a reference, or None if nothing ever defines it."""

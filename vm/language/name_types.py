@@ -21,13 +21,14 @@ from stepward.vm.language.clauses import Clause
 from stepward.vm.language.failures import names_of
 from stepward.vm.language.flow import Gives
 from stepward.vm.language.items import MAX_COPIES, kinds_inside, lacks
+from stepward.vm.language.lists import ListTypes
 from stepward.vm.language.made import is_joined, leaf_view, made_of, meaning_of, written_list
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.names import Names, Resolution, Source, input_of_call
 from stepward.vm.language.program import Program
 from stepward.vm.language.read_paths import ReadPaths
 from stepward.vm.language.required import required
-from stepward.vm.language.stated import ERRORS, INDEX, LIST, NEVER, TEXT, reply
+from stepward.vm.language.stated import NEVER, TEXT, reply
 from stepward.vm.language.steps import (
     AnyPart,
     ComputeStep,
@@ -72,6 +73,7 @@ class Typing:
         self.program, self.names = program, names
         self._clauses_of, self._tool = clauses_of, tool
         self._together = Together(program.layout, gives)
+        self.lists = ListTypes(program.layout, tool, self)
         self._parents: dict[Location, Location] = {}
         self._variables: dict[Location, TypeVariable] = {}
         self.reads = ReadPaths()
@@ -91,10 +93,8 @@ class Typing:
             return self._error_name(source)
         if source.kind == "input":
             return (self.program.inputs or {}).get(source.name)
-        if source.kind == "index":
-            return INDEX
-        if source.kind == "errors":
-            return ERRORS
+        if source.kind in ("index", "errors"):
+            return self.lists.of(source)
         if source.kind in COPIES or source.step is None:
             return input_of_call(self.program.layout, source)
         return self._output(self._part(source.step, source.sub))
@@ -125,7 +125,7 @@ class Typing:
             case ComputeStep() | InvokeStep():
                 return part.returns
             case ForEachStep():
-                return None if part.is_once else LIST
+                return None if part.is_once else self.lists.output(part)
             case ConditionStep() | SetStep() | WaitStep() | EndStep() | Stage():
                 raise AssertionError(f"`{part.id}` has no output")
             case _:

@@ -12,16 +12,17 @@ TEXT: Final = TypeSpec.model_construct(type=("string",))
 INDEX: Final = TypeSpec.model_construct(type=("integer",), minimum=0)
 LIST: Final = TypeSpec.model_construct(type=("array",))
 
-_ERROR: Final = {"index": INDEX, "error": TEXT, "error_name": TEXT}
-
-ERRORS: Final = TypeSpec.model_construct(
-    type=("array",),
-    items=TypeSpec.model_construct(type=("object",), properties=_ERROR, required=tuple(_ERROR)),
-)
-"""The type of the errors of the items of a for_each step."""
 
 NEVER: Final = TypeSpec.model_construct(type=("null",), enum=(None,))
 """The type of a field that can't exist."""
+
+
+def errors_of(index: TypeSpec, names: tuple[str, ...]) -> TypeSpec:
+    """Return the type of the errors of the items of a for_each step, with those numbers and names."""
+    name = TypeSpec.model_construct(type=("string",), enum=names) if names else TEXT
+    fields = {"index": index, "error": TEXT, "error_name": name}
+    error = TypeSpec.model_construct(type=("object",), properties=fields, required=tuple(fields))
+    return TypeSpec.model_construct(type=("array",), items=error)
 
 
 def reply(call: LlmCall) -> TypeSpec:

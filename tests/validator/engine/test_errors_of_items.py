@@ -16,8 +16,9 @@ from richer_programs import richer_bodied
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.findings import Property
 from stepward.vm import Program, ToolError
+from stepward.vm.language import lists
 
-PROVED, BROKEN, OPEN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
+PROVED, BROKEN = Verdict.PROVED, Verdict.VIOLATED
 
 SKIPPED = {"on_item_error": "skip"}
 CAUGHT = {"error_step": "sorry"}
@@ -54,7 +55,7 @@ CASES: list[tuple[dict[str, Any], str, str, Verdict]] = [
     (SKIPPED | AT_ONCE, "behind", f"defined($each.errors[0]) and {INDEX}", BROKEN),
     (SKIPPED | WRITTEN, "behind", "len($each.errors) == 1", BROKEN),
     (SKIPPED | WRITTEN, "behind", "len($each.errors) > 1", BROKEN),
-    (SKIPPED | WRITTEN, "behind", "len($each.errors) > 2", OPEN),  # nothing counts the items of a list
+    (SKIPPED | WRITTEN, "behind", "len($each.errors) > 2", PROVED),
     # In the error step, the list is there if an item has failed, and not if none began.
     (CAUGHT, "sorry", UNDEFINED, PROVED),
     (CAUGHT, "sorry", f"defined($each.errors) and {SOME}", BROKEN),
@@ -168,6 +169,50 @@ def test_a_witness_makes_items_fail_in_each_way(body: str, way: dict[str, Any]) 
         found = verdict_of(Program.from_dict(data))
         assert found.verdict is BROKEN, (condition, found.evidence)
         assert found.evidence.witness is not None
+
+
+OF_CALLS = ("B", "A", "Unexpected", "BadOutput", "Undefined", "BadValue", "BadArguments", "Refused")
+ITEM_NAMES = {
+    "an end, by the item": ("Declared", "Undefined", "BadValue", "BadOutput", "Uncovered"),
+    "an end, by a call": ("Declared", "Undefined", "BadValue", "BadOutput", "Uncovered"),
+    "no branch": ("Uncovered", "Undefined", "BadValue", "BadOutput"),
+    "an error that is caught": ("Declared", "Undefined", "BadValue", "BadOutput"),
+    "branches": (*OF_CALLS, "Dependency"),
+    "an inner list": (*OF_CALLS, "TooManyItems"),
+    "visits": (*OF_CALLS, "Visits"),
+}
+"""The names with which an item of a body can fail; other bodies end with those of calls."""
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("way", [SKIPPED, SKIPPED | AT_ONCE], ids=["one by one", "at once"])
+def test_an_item_fails_with_a_name_of_its_body(body: str, way: dict[str, Any]) -> None:
+    names = ITEM_NAMES.get(body, OF_CALLS)
+    for asked, due in ((names, PROVED), (names[1:], BROKEN)):
+        condition = f"defined($each.errors[0]) and $each.errors[0].error_name not in {[*asked]}"
+        data = program(way, "behind", condition).to_data()
+        data["steps"][0]["steps"] = BODIES[body]
+        data["inputs"]["l"]["items"] = {"type": "string"}
+        found = verdict_of(Program.from_dict(data))
+        assert (found.verdict, found.rechecked) == (due, due is PROVED), (asked, found.evidence)
+
+
+def test_a_name_that_no_item_has_is_reported() -> None:
+    """Behind it is what never happens, whatever else the condition asks."""
+    condition = "defined($each.errors[0]) and $each.errors[0].error_name == 'Misspelt'"
+    report = ProgramValidator(program(SKIPPED, "behind", condition)).validate()
+    (found,) = [one for one in report.findings if one.code == "SW205"]
+    assert "`$each.errors[0].error_name`" in found.message
+    assert {one.rule: (one.verdict, one.rechecked) for one in report.properties}["r"] == (PROVED, True)
+
+
+def test_a_wrong_name_of_the_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = lists.names_of_items
+    monkeypatch.setattr(lists, "names_of_items", lambda *asked: tuple(one for one in real(*asked) if one != "A"))
+    report = ProgramValidator(program(SKIPPED, "behind", f"defined($each.errors[0]) and {A}")).validate()
+    assert "SW902" in {one.code for one in report.findings}
+    assert {one.rule: one.verdict for one in report.properties}["r"] is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("seed", [501_000, 501_079])

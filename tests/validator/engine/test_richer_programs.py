@@ -24,6 +24,8 @@ from richer_programs import (
     richer_called,
     richer_concurrent,
     richer_ordered,
+    sized_bodied,
+    sized_concurrent,
 )
 from sizes import asked_for, size
 from small_language import Items
@@ -38,7 +40,7 @@ OPEN_TOO = "UNKNOWN, not PROVED: no run was found"
 """How rules are left open that ask for errors of items: a list that no witness makes, or that no run has."""
 
 
-@pytest.mark.parametrize("make", [richer_bodied, richer_ordered, lazy_bodied])
+@pytest.mark.parametrize("make", [richer_bodied, richer_ordered, lazy_bodied, sized_bodied])
 @pytest.mark.parametrize("first", SEEDS)
 def test_programs_with_bodies_or_an_order_agree_with_every_run(first: int, make: Any) -> None:
     wrong: dict[int, list[str]] = {}
@@ -58,9 +60,10 @@ def test_programs_with_branches_agree_with_every_interleaving(first: int) -> Non
     assert not {seed: wrong for seed, wrong in said.items() if wrong}
 
 
+@pytest.mark.parametrize("make", [richer_concurrent, sized_concurrent])
 @pytest.mark.parametrize("first", SEEDS)
-def test_programs_with_items_at_once_agree_with_every_interleaving(first: int) -> None:
-    made = {seed: richer_concurrent(seed) for seed in range(first, first + CHUNK)}
+def test_programs_with_items_at_once_agree_with_every_interleaving(first: int, make: Any) -> None:
+    made = {seed: make(seed) for seed in range(first, first + CHUNK)}
     said = {seed: concurrent.against_all_runs(data) for seed, data in made.items() if concurrent.is_runnable(data)}
     wrong = {
         seed: [text for text in found if OPEN not in text and OPEN_TOO not in text] for seed, found in said.items()
@@ -103,6 +106,24 @@ def test_drawn_programs_ask_for_errors_of_items_and_both_answers_come() -> None:
     assert all(
         word in whole for word in ("each.errors[0].error_name", "each.errors[0].index", "bin.errors", "len($each")
     )
+
+
+def test_drawn_programs_ask_how_many_items_there_were() -> None:
+    """Also for names of errors and numbers of items; some answers are always no, and some come both ways."""
+    whole = "\n".join(str(sized_bodied(seed)) for seed in range(40)) + str(sized_concurrent(2))
+    words = (
+        "len($each.output)",
+        "$each.output[",
+        "len($each.errors)",
+        ".index > 1",
+        "error_name ==",
+        "not in",
+        "$i > 1",
+    )
+    assert all(word in whole for word in (*words, "len($both.output)"))
+    answers = [truth(sized_bodied(seed)).values.get("asks", set()) for seed in range(12)]
+    assert {False} in answers
+    assert {True, False} in answers
 
 
 def test_drawn_programs_join_texts_and_both_answers_come() -> None:

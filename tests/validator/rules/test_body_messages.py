@@ -45,7 +45,7 @@ FAILED = "may be absent: an item of `each` that failed gives null"
     [
         (["a", "b"], {"on_item_error": "skip"}, "$all[0].receipt", FAILED),
         (["a", "b"], {"on_item_error": "skip"}, "$all[1].receipt", FAILED),
-        (["a", "b"], {"on_item_error": "skip"}, "$all[2].receipt", "may be absent: the array may have fewer items"),
+        ("$list", {"on_item_error": "skip"}, "$all[2].receipt", "may be absent: the array may have fewer items"),
         ("$list", {"on_item_error": "skip"}, "$all[0].receipt", "may be absent: the array may have no items"),
         ("$list", {}, "$all[0].receipt", "may be absent: the array may have no items"),
     ],
@@ -59,6 +59,15 @@ def test_what_may_lack_of_a_list_of_items(items: Any, more: Any, text: str, says
     if says == FAILED:
         asked = {"id": "is", "type": "condition", "condition": f"defined({text})", "then": "s", "otherwise": "no"}
         assert found("SW202", each(items, **more), asked, reads(text), steps[-1], inputs=inputs) == []
+
+
+@pytest.mark.parametrize(
+    ("items", "text"), [(["a", "b"], "$all[2]"), (["a", "b"], "$all[2].receipt"), ("$list", "$all[3]")]
+)
+def test_an_item_that_no_list_of_a_step_has_is_reported(items: Any, text: str) -> None:
+    steps = [each(items, error_step="no"), reads(text), {"id": "no", "type": "end", "outcome": "failure"}]
+    (finding,) = found("SW201", *steps, inputs={"list": LIST} if items == "$list" else {})
+    assert finding.message.startswith(f"`{text}` never exists")
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

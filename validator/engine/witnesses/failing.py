@@ -93,13 +93,13 @@ def _candidates(facts: ProgramFacts, path: Sequence[Move], known: Known) -> Iter
         if not isinstance(each, ForEachStep) or each.is_once:
             continue
         taken, end = _taken(path, number, each)
-        is_asked = each.id in asked
-        rows = _rows(facts, owner, each, taken) if is_asked else _longer(facts, path, number, taken, known)
+        is_asked, more = each.id in asked, _more(facts, path, number, end, known)
+        rows = _rows(facts, owner, each, taken, more) if is_asked else _longer(facts, owner, more)
         for frames in rows:
             yield _put(path, known, number + 1, frames)
         if is_asked and taken and end is not None:
             emptied, others = _without(path, known, number + 1, end)
-            for frames in _rows(facts, owner, each, 0):
+            for frames in _rows(facts, owner, each, 0, taken + more):
                 yield _put(emptied, others, number + 1, frames)
 
 
@@ -137,10 +137,12 @@ def _taken(path: Sequence[Move], start: int, each: ForEachStep) -> tuple[int, in
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(facts: ProgramFacts, owner: int, each: ForEachStep, taken: int) -> Iterator[tuple[Frame, ...]]:
-    """Yield the frames to put on a path, few first: all fail, or the first of them, or the last."""
+def _rows(facts: ProgramFacts, owner: int, each: ForEachStep, taken: int, more: int) -> Iterator[tuple[Frame, ...]]:
+    """Yield the frames to put on a path, few first: all fail, or the first of them, or the last. `more` are as many as
+    the path lacks."""
     good, bad = _frames(facts, owner)
-    sizes: Sequence[int] = range(1, min(3, (each.max_items or taken) - taken) + 1)
+    sizes = [*range(1, min(3, (each.max_items or taken) - taken) + 1)]
+    sizes += [more] if more not in sizes else []
     if isinstance(each.items, tuple):
         sizes = [len(each.items) - taken]
     for size in (one for one in sizes if 0 < one <= MAX_ITEMS):
@@ -152,29 +154,44 @@ def _rows(facts: ProgramFacts, owner: int, each: ForEachStep, taken: int) -> Ite
             yield from dict.fromkeys([(frame,) * size, (frame, *rest), (*rest, frame)] if rest else [(frame,) * size])
 
 
-def _longer(
-    facts: ProgramFacts, path: Sequence[Move], start: int, taken: int, known: Known
-) -> Iterator[tuple[Frame, ...]]:
-    """Yield the frames to put on a path that takes fewer items than its list was said to have, or one more.
+def _longer(facts: ProgramFacts, owner: int, more: int) -> Iterator[tuple[Frame, ...]]:
+    """Yield the frames to put on a path that takes fewer items than it was said to have, or one more."""
+    good, _ = _frames(facts, owner)
+    for frame in good[:MAX_GOOD] if 0 < more <= MAX_ITEMS else ():
+        yield (frame,) * more
 
-    What is asked of a list, and of its first items, says nothing of the items that a path takes.
+
+def _more(facts: ProgramFacts, path: Sequence[Move], start: int, end: int | None, known: Known) -> int:
+    """Return how many items a path lacks of the step that it starts at a position; 0 where nothing says it.
+
+    What is asked of a list, of its first items, of the outputs and errors of all, and of the number of an item, says
+    nothing of the items that a path takes.
     """
-    owner = facts.flow.position[path[start].step]
-    names = lone_reference(facts.bodies.each(owner).items)
+    each = facts.bodies.each(facts.flow.position[path[start].step])
+    begun = [
+        start + 1 + number
+        for number, move in enumerate(path[start + 1 : end])
+        if move.step == f"{each.id} next" and move.how == ON_TO_ITEM
+    ]
+    said = [_list_of(facts, path, start, known)]
+    if end is not None:
+        said += [known.outputs.get((end, each.id)), known.outputs.get((end, f"{each.id}.errors"))]
+    lacking = [max(1, len(one) - len(begun)) for one in said if isinstance(one, tuple)]
+    numbers = [known.outputs.get((position, each.index_as or "")) for position in begun]
+    before = [number - place for place, number in enumerate(numbers) if isinstance(number, int)]
+    return max([*lacking, *before], default=0)
+
+
+def _list_of(facts: ProgramFacts, path: Sequence[Move], start: int, known: Known) -> Any:
+    """Return the list of a step that a path starts at a position; None if it is not known."""
+    names = lone_reference(facts.bodies.each(facts.flow.position[path[start].step]).items)
     origin = None if names is None else origin_at(facts, path, start, names)
     if origin is None:
-        return
+        return None
     is_input = origin.position == START
-    value = (
-        known.inputs.get(origin.source.name) if is_input else known.outputs.get((origin.position, origin.source.name))
-    )
-    held = within(value, origin.fields)
-    if not isinstance(held, tuple):
-        return
-    more = max(1, len(held) - taken)
-    good, _ = _frames(facts, owner)
-    for frame in good[:MAX_GOOD] if more <= MAX_ITEMS else ():
-        yield (frame,) * more
+    name = origin.source.name
+    value = known.inputs.get(name) if is_input else known.outputs.get((origin.position, name))
+    return within(value, origin.fields)
 
 
 def _frames(facts: ProgramFacts, owner: int) -> tuple[list[Frame], list[Frame]]:

@@ -142,6 +142,8 @@ class Traced:
             value = one.value
             if isinstance(value, AnyValue) and value.source.kind == "item" and one.root in after:
                 self._items[position] = assembled(one.root, after)
+            elif isinstance(value, AnyValue) and value.source.kind in ("index", "errors") and one.root in after:
+                self._outputs[position, ".".join(one.root)] = assembled(one.root, after)
             elif isinstance(value, AnyValue) and value.source.kind == "output":
                 sources[one.root] = value.source
             elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:

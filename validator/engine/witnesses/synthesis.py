@@ -72,9 +72,9 @@ Values = dict[Spot, Any]
 
 @dataclass(frozen=True)
 class Known:
-    """The engine's knowledge about a path: values of inputs, of outputs (by position on the path, and call), the
-    behaviour of the parts of parallel steps (by position), names of errors (as outputs), items (by the position at
-    which they start), and what siblings of the last call do before it. The rest is tried."""
+    """The engine's knowledge about a path: values of inputs, of outputs (by position on the path, and call; numbers and
+    errors of items by name), what parts of parallel steps do (by position), names of errors (as outputs), items (by the
+    position at which they start), and what siblings of the last call do before it. The rest is tried."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[tuple[int, str], Any] = field(default_factory=dict)

@@ -1,0 +1,89 @@
+"""How many items for_each steps go through, and the types that follow: of their outputs, of the errors of items, and of
+the numbers of items ("For each").
+
+A step whose list is too long fails before its items, so that no later one sees more than it takes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from stepward.validator.recheck.failures import errors_of_items
+from stepward.validator.recheck.listed import list_of
+from stepward.validator.recheck.names import ITEMS, Names, Source
+from stepward.validator.recheck.parsed import Parsed
+from stepward.vm.expressions.template import lone_reference
+from stepward.vm.language.steps import ForEachStep
+from stepward.vm.language.types import TypeSpec
+
+_TEXT: Final = TypeSpec.model_construct(type=("string",))
+
+
+class Declared(Protocol):
+    """The declared types of a program."""
+
+    reading: Parsed
+
+    def declared(self, slot: tuple[Source, Names]) -> TypeSpec | None:
+        """Return the type declared for some fields of a source, None where it does not say of what kind they are."""
+
+
+def most_items(types: Declared, step: ForEachStep) -> int | None:
+    """Return how many items a step goes through at most that does not fail before them; None: nothing bounds them."""
+    if isinstance(step.items, tuple):
+        longest: int | None = len(step.items)
+    else:
+        names = lone_reference(step.items)
+        longest = None if names is None else _of_reference(types, names, frozenset())
+    return min((one for one in (step.max_items, longest) if one is not None), default=None)
+
+
+def _of_reference(types: Declared, names: Names, inner: frozenset[Source], below: Names = ()) -> int | None:
+    """Return the most items of the arrays that a reference, or some fields of its values, can be; `inner` are items
+    that these are behind."""
+    meant = types.reading.lookup.meaning(names)
+    found: list[int | None] = []
+    for source in () if meant is None else meant.sources:
+        assert meant is not None
+        fields = (*meant.fields, *below)
+        listed = list_of(types.reading, source) if source.kind == "item" and source not in inner else None
+        if listed is not None:
+            found.append(_of_reference(types, listed, inner | {source}, (ITEMS, *fields)))
+        else:
+            found.append(_of_declared(types, source, fields))
+    known = [one for one in found if one is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+def _of_declared(types: Declared, source: Source, fields: Names) -> int | None:
+    if _is_of_for_each(types, source):
+        return None  # it may be the step that is asked about
+    spec = types.declared((source, fields))
+    return None if spec is None else spec.max_items
+
+
+def _is_of_for_each(types: Declared, source: Source) -> bool:
+    if source.kind != "output":
+        return source.kind in ("errors", "index")
+    step = types.reading.steps[source.step]
+    return isinstance(step, ForEachStep) and not step.is_once
+
+
+def of_outputs(types: Declared, step: ForEachStep) -> TypeSpec:
+    """Return the type of the list of outputs: one for each item."""
+    return TypeSpec.model_construct(type=("array",), max_items=most_items(types, step))
+
+
+def of_number(types: Declared, step: ForEachStep) -> TypeSpec:
+    """Return the type of the number of an item."""
+    most = most_items(types, step)
+    return TypeSpec.model_construct(type=("integer",), minimum=0, maximum=most - 1 if most else None)
+
+
+def of_errors(types: Declared, step: ForEachStep) -> TypeSpec:
+    """Return the type of the errors of items: at most one for each, with the names that its steps can end it with."""
+    names = errors_of_items(step, types.reading.tool)
+    name = TypeSpec.model_construct(type=("string",), enum=names) if names else _TEXT
+    fields = {"index": of_number(types, step), "error": _TEXT, "error_name": name}
+    error = TypeSpec.model_construct(type=("object",), properties=fields, required=tuple(fields))
+    return TypeSpec.model_construct(type=("array",), items=error, max_items=most_items(types, step))
