@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, assert_never
 
-from stepward.validator.recheck.cells import UNDEFINED, Block, allows, meet
+from stepward.validator.recheck.blocks import UNDEFINED, Block, allows, meet
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.filled import is_filled_of
 from stepward.validator.recheck.names import Names
@@ -67,15 +67,15 @@ def may_fail_to_call(reading: Reading, step: InvokeStep, blocks_of: BlocksOf) ->
 
 def _fits(reading: Reading, value: Any, spec: TypeSpec, blocks_of: BlocksOf) -> tuple[bool, bool]:
     """Return whether an argument may be of its type, and whether it may not be."""
-    found = list(embedded(value))
-    if not found:
+    references = list(embedded(value))
+    if not references:
         is_fit = fits(value, spec)
         return is_fit, not is_fit
-    if found[0].path:
+    if references[0].path:
         return True, True
-    if not found[0].whole:
+    if not references[0].whole:
         return True, not _is_text_sure(reading, value, spec, blocks_of)
-    names = found[0].reference.names
+    names = references[0].reference.names
     if all(_is_sure(one, spec) for one in reading.origins.behind(names)):
         return True, False
     blocks = [block for block in blocks_of(names) if block != UNDEFINED]
@@ -91,32 +91,34 @@ def _is_text_sure(reading: Reading, text: str, spec: TypeSpec, blocks_of: Blocks
     by_type = [[one] if isinstance(one, Constant) else reading.origins.behind(one.names) for one in template.parts]
     if is_filled_of(by_type, spec):
         return True
-    here = [[one] if isinstance(one, Constant) else _narrowed(reading, one.names, blocks_of) for one in template.parts]
-    return is_filled_of(here, spec)
+    by_block = [
+        [one] if isinstance(one, Constant) else _narrowed(reading, one.names, blocks_of) for one in template.parts
+    ]
+    return is_filled_of(by_block, spec)
 
 
 def _narrowed(reading: Reading, names: Names, blocks_of: BlocksOf) -> Iterator[Block]:
     """Yield blocks of the values that a reference has here and that its types allow."""
-    given = reading.origins.of(names).blocks
+    allowed = reading.origins.of(names).blocks
     is_whole = has_whole_numbers(reading.origins, names)
     for block in blocks_of(names):
         if block.kind not in ("string", "number") or block.single:
             yield from () if block == UNDEFINED else (block,)
             continue
-        for one in given:
-            if meet(one, block):
-                yield one if one.single else _both(block, one, is_whole=is_whole)
+        for possible in allowed:
+            if meet(possible, block):
+                yield possible if possible.single else _both(block, possible, is_whole=is_whole)
 
 
-def _both(block: Block, given: Block, *, is_whole: bool) -> Block:
+def _both(left: Block, right: Block, *, is_whole: bool) -> Block:
     """Return a block of the values that are in two blocks."""
-    lows = [end for end in (block.low, given.low) if end is not None]
-    highs = [end for end in (block.high, given.high) if end is not None]
-    return block._replace(
+    lows = [end for end in (left.low, right.low) if end is not None]
+    highs = [end for end in (left.high, right.high) if end is not None]
+    return left._replace(
         low=max(lows, default=None),
         high=min(highs, default=None),
-        whole=block.whole or given.whole or (is_whole and block.kind == "number"),
-        answers=block.answers | given.answers,
+        whole=left.whole or right.whole or (is_whole and left.kind == "number"),
+        answers=left.answers | right.answers,
     )
 
 
@@ -144,8 +146,8 @@ def _is_of(reading: Reading, block: Block, spec: TypeSpec, names: Names) -> bool
         block = block._replace(whole=True)
     if _is_within(block, spec):
         return True
-    given = [one for one in reading.origins.of(names).blocks if meet(one, block)]
-    if all(_is_within(one, spec) for one in given):
+    possible = [one for one in reading.origins.of(names).blocks if meet(one, block)]
+    if all(_is_within(one, spec) for one in possible):
         return True
     return block.kind == "string" and is_filled_of([list(_narrowed(reading, names, lambda _: (block,)))], spec)
 

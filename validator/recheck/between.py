@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from stepward.validator.recheck.arguments import may_fail_to_call
-from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block, meet
+from stepward.validator.recheck.blocks import FAILS, UNDEFINED, Block, meet
 from stepward.validator.recheck.definite import (
     decided_by,
     joined_at,
@@ -18,15 +18,21 @@ from stepward.validator.recheck.describing import written
 from stepward.validator.recheck.ends import given_by_body, given_by_branches
 from stepward.validator.recheck.evaluation import Environment, references, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
-from stepward.validator.recheck.failures import errors_at, errors_before_items, errors_of_branches, leaving, told_apart
+from stepward.validator.recheck.failures import (
+    errors_at,
+    errors_before_items,
+    errors_of_branches,
+    leaving,
+    representatives,
+)
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.joined import written_items
-from stepward.validator.recheck.kept import BEFORE_ALL, BEFORE_ITEM
 from stepward.validator.recheck.large import assigns_too_large, ends_too_large
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
+from stepward.validator.recheck.saved_values import BEFORE_ALL, BEFORE_ITEM
 from stepward.validator.recheck.types import fits
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
@@ -99,8 +105,8 @@ class Steps(Protocol):
 
 def closed(steps: Steps, number: int, state: State, exit_: Exit) -> Iterator[Exit]:
     """Yield an exit that may end a body, with all that changes there."""
-    for one in given_by_body(steps, number, state, exit_):
-        yield from _reverted(steps, number, one)
+    for inner_exit in given_by_body(steps, number, state, exit_):
+        yield from _reverted(steps, number, inner_exit)
 
 
 def _reverted(steps: Steps, number: int, exit_: Exit) -> Iterator[Exit]:
@@ -123,9 +129,9 @@ def _given_back(steps: Steps, step: ForEachStep, number: int) -> Iterator[list[C
         if steps.is_lazy:
             yield [tuple((slot, number) for slot in steps.followed.under((name,)))]
             continue
-        found = list(steps.valued([(name,)], _anything(steps, name)))
-        is_lost = any(one.kind == "output" for one in steps.reading.lookup.variables[name])
-        yield [*found, *(steps.undefined((name,)) if is_lost else ())]
+        changes = list(steps.valued([(name,)], _anything(steps, name)))
+        may_be_undefined = any(one.kind == "output" for one in steps.reading.lookup.variables[name])
+        yield [*changes, *(steps.undefined((name,)) if may_be_undefined else ())]
 
 
 def _item(steps: Steps, step: ForEachStep, number: int) -> Iterator[Changes]:
@@ -172,8 +178,8 @@ def _joined(steps: Steps, number: int, step: ParallelStep, state: State) -> Iter
     may_fail, may_succeed = _may_have_failed(steps, number, state)
     for transition in steps.transitions(number):
         if transition.kind == "success" and may_succeed:
-            given = steps.success(step) if steps.is_blind else _succeeded(steps, number, step, state)
-            yield from (Exit(transition, change, NOTHING, ALONE, 0) for change in given)
+            choices = steps.success(step) if steps.is_blind else _succeeded(steps, number, step, state)
+            yield from (Exit(transition, change, NOTHING, ALONE, 0) for change in choices)
     if may_fail:
         for name, due in _failures(steps, number, step, errors_of_branches(step, steps.reading.tool)):
             for change in steps.left_without(step, name):
@@ -210,11 +216,11 @@ def may_be_refused(steps: Steps, number: int) -> bool:
     if isinstance(end, EndStep) and ends_too_large(steps, number, end):
         return True
     step = None if owner is None else steps.reading.steps[owner]
-    meant = steps.reading.lookup.meaning((step.id, "output")) if isinstance(step, InvokeStep) else None
-    specs = [steps.origins.spec(source) for source in meant.sources] if meant is not None else []
-    given = built(end.output) if isinstance(end, EndStep) else None
-    if isinstance(given, Constant):
-        return any(spec is not None and not fits(given.value, spec) for spec in specs)
+    resolution = steps.reading.lookup.resolve((step.id, "output")) if isinstance(step, InvokeStep) else None
+    specs = [steps.origins.spec(source) for source in resolution.sources] if resolution is not None else []
+    output = built(end.output) if isinstance(end, EndStep) else None
+    if isinstance(output, Constant):
+        return any(spec is not None and not fits(output.value, spec) for spec in specs)
     return any(spec is not None for spec in specs)
 
 
@@ -229,8 +235,8 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
         changes, is_sure = {}, True
         for split in steps.fitting(names, environment):
             results = [values(tree, split, may_overflow=steps.origins.may_overflow(tree)) for tree in trees]
-            is_sure = is_sure and not any(FAILS in found for found in results)
-            if all(found != {FAILS} for found in results):
+            is_sure = is_sure and not any(FAILS in result for result in results)
+            if all(result != {FAILS} for result in results):
                 changes.update(dict.fromkeys(steps.assigned(number, step, state, results)))
     is_sure = is_sure and not assigns_too_large(steps, number)
     for transition in steps.transitions(number):
@@ -242,9 +248,9 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
             return
     elif is_sure and _is_list(steps, number, step, state):
         return
-    gone = [(one,) for one in step.carry]
+    carried = [(one,) for one in step.carry]
     for name, due in _failures(steps, number, step, errors_before_items(step)):
-        for change in steps.together([steps.left_without(step, name), *map(steps.undefined, gone)]):
+        for change in steps.together([steps.left_without(step, name), *map(steps.undefined, carried)]):
             yield Exit(due, change, NOTHING, NOTHING, 1)
 
 
@@ -279,10 +285,12 @@ def _is_list(steps: Steps, number: int, step: ForEachStep, state: State) -> bool
         is_short = step.max_items is None or len(step.items) <= step.max_items
         return is_short and all(_is_there(steps, number, one.reference.names, state) for one in embedded(step.items))
     names = lone_reference(step.items)
-    meant = None if names is None else steps.reading.lookup.meaning(names)
-    if names is None or meant is None:
+    resolution = None if names is None else steps.reading.lookup.resolve(names)
+    if names is None or resolution is None:
         return False
-    if all(source.kind in ("input", "item") for source in meant.sources):  # they are there without a look at values
+    if all(
+        source.kind in ("input", "item") for source in resolution.sources
+    ):  # they are there without a look at values
         origin = steps.origins.of(names)
         if not origin.may_be_absent and all(_is_short(block, step.max_items) for block in origin.blocks):
             return True
@@ -310,7 +318,7 @@ def _failures(
     """Yield the errors of a for_each step that a certificate tells apart, each with the transition that it takes."""
     transitions = steps.transitions(number)
     if not steps.followed.under((step.id, "error_name")):
-        names = told_apart(transitions, names, lambda _: 0)
+        names = representatives(transitions, names, lambda _: 0)
     for name in names:
         due = leaving(transitions, name)
         if due is not None:

@@ -34,13 +34,13 @@ class Budget:
         path: dict[Node, Iterator[Node]] = {entry: self._following(entry)}
         while path:
             node, following = next(reversed(path.items()))
-            for other in following:
-                if other in path:
+            for target in following:
+                if target in path:
                     return None
-                if other not in known:
+                if target not in known:
                     if len(known) + len(path) >= MAX_NODES:
                         return None
-                    path[other] = self._following(other)
+                    path[target] = self._following(target)
                     break
             else:
                 del path[node]
@@ -69,9 +69,9 @@ class Budget:
         if self._is_used_up(node):
             return 0
         if isinstance(step, ParallelStep):
-            again = sum(self._attempts(part) for part in step.parallel_steps if part.on_error != "skip")
+            repeated = sum(self._attempts(part) for part in step.parallel_steps if part.on_error != "skip")
             rounds = step.max_retries - 1 if step.on_error == "retry" else 0
-            return 1 + sum(map(self._attempts, step.parallel_steps)) + rounds * (1 + again)
+            return 1 + sum(map(self._attempts, step.parallel_steps)) + rounds * (1 + repeated)
         return self._attempts(step) if isinstance(step, LlmCall | ToolCall) else 1
 
     def _attempts(self, call: LlmCall | ToolCall) -> int:

@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import Final, NamedTuple
 
-from stepward.validator.recheck.cells import ARRAY, FAILS, OBJECT, TEXT, Block, joined_texts, list_of, of_value
+from stepward.validator.recheck.blocks import ARRAY, FAILS, OBJECT, TEXT, Block, joined_texts, list_of, of_value
 from stepward.validator.recheck.names import ABSENT, ITEMS, Names, inside
 from stepward.vm.expressions.fields import index_of
 from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, Reference, children
@@ -18,7 +18,7 @@ MAX_LISTS: Final = 64
 """The most lists, or texts, that are told apart by the blocks of what they are built from."""
 
 
-class HeldField(NamedTuple):
+class FieldValue(NamedTuple):
     """The expression of a field, None where there is none; `is_field`: it is a field of what was put in.
 
     `is_any`: it may have any value, or none, because it is in an array that is joined.
@@ -29,51 +29,51 @@ class HeldField(NamedTuple):
     is_any: bool = False
 
 
-def held(tree: Expression, fields: Names) -> HeldField:
+def held(tree: Expression, fields: Names) -> FieldValue:
     """Return what a value has at some fields; a changed object has those of its base where none was put in."""
-    found: Expression | None = tree
+    part: Expression | None = tree
     is_field = False
     for name in fields:
-        match found:
+        match part:
             case Built(names=names, parts=parts, base=base):
-                found = dict(zip(names, parts, strict=True)).get(name)
-                if found is None and base is not None:
-                    found, is_field = Reference(base.start, base.end, (*base.names, name)), True
+                part = dict(zip(names, parts, strict=True)).get(name)
+                if part is None and base is not None:
+                    part, is_field = Reference(base.start, base.end, (*base.names, name)), True
             case Reference(names=names):
-                found, is_field = Reference(found.start, found.end, (*names, name)), True
+                part, is_field = Reference(part.start, part.end, (*names, name)), True
             case Constant(value=value):
                 value = inside(value, name)
-                found = None if value is ABSENT else Constant(found.start, found.end, value)
+                part = None if value is ABSENT else Constant(part.start, part.end, value)
             case Arithmetic(joins=joins) if joins and index_of(name) is not None:
-                return HeldField(None, is_any=True)
+                return FieldValue(None, is_any=True)
             case _:
-                return HeldField(None)
-    return HeldField(found, is_field)
+                return FieldValue(None)
+    return FieldValue(part, is_field)
 
 
-def spread(tree: Expression, fields: Names) -> Iterator[HeldField]:
+def spread(tree: Expression, fields: Names) -> Iterator[FieldValue]:
     """Yield what a value has at some fields, among which `[]` stands for every item of a list."""
     if ITEMS not in fields:
         yield held(tree, fields)
         return
-    place = fields.index(ITEMS)
-    whole, rest = held(tree, fields[:place]), fields[place + 1 :]
+    index = fields.index(ITEMS)
+    whole, rest = held(tree, fields[:index]), fields[index + 1 :]
     match whole.tree:
         case Built(is_list=True, parts=parts):
             for part in parts:
                 yield from spread(part, rest)
         case Constant(start=start, end=end, value=value):
-            for one in value if isinstance(value, tuple | list) else ():
-                yield from spread(Constant(start, end, one), rest)
+            for item in value if isinstance(value, tuple | list) else ():
+                yield from spread(Constant(start, end, item), rest)
         case Reference(start=start, end=end, names=names):
-            yield HeldField(Reference(start, end, (*names, ITEMS, *rest)), True)
+            yield FieldValue(Reference(start, end, (*names, ITEMS, *rest)), True)
         case Arithmetic(joins=joins) if joins:
             for part in children(whole.tree):  # an item of what is joined is one of a part
                 yield from spread(part, (ITEMS, *rest))
         case None if not whole.is_any:
             pass  # there is no list
         case _:
-            yield HeldField(None, is_any=True)
+            yield FieldValue(None, is_any=True)
 
 
 def changed_paths(tree: Expression | None) -> Iterator[Names]:
@@ -101,10 +101,10 @@ def together(parts: Sequence[set[Block]], *, is_list: bool) -> set[Block]:
     return {*map(list_of, product(*known)), *failing}
 
 
-def changed(base: set[Block], made: set[Block]) -> set[Block]:
+def changed(base: set[Block], results: set[Block]) -> set[Block]:
     """Return the results of an object of which fields are changed; it fails where its base is no object."""
     are_objects = {block.kind == "object" for block in base}
-    return {*(made if True in are_objects else ()), *([FAILS] if False in are_objects else ())}
+    return {*(results if True in are_objects else ()), *([FAILS] if False in are_objects else ())}
 
 
 def filled(parts: Sequence[set[Block]]) -> set[Block]:

@@ -63,7 +63,7 @@ def recheck_data(data: Any, name: str = "<certificate>") -> Rechecked:
             raise Refused("`digest` is not that of its program and policies: one of them was changed")
         parts = whole.list("parts")
         whole.close()
-        found = Checker(Reading(program_data, policies), solves_all=True).verdict(claim, parts)
+        verdict = Checker(Reading(program_data, policies), solves_all=True).verdict(claim, parts)
     except DocumentError as error:
         why = f"its program or a policy is none: {error.problems[0].message}"
         return Rechecked(claim, why_not=why, file=name, program=program)
@@ -71,14 +71,14 @@ def recheck_data(data: Any, name: str = "<certificate>") -> Rechecked:
         return Rechecked(claim, why_not=str(error), file=name, program=program)
     except RecursionError:
         return Rechecked(claim, why_not="it is nested too deep", file=name, program=program)
-    return replace(found, file=name, program=program)
+    return replace(verdict, file=name, program=program)
 
 
 def _property(fields: Fields) -> Property:
     number = None if fields.data.get("number") is None else fields.whole("number")
-    found = Property(fields.text("property"), fields.text("rule"), fields.maybe("policy"), fields.maybe("step"), number)
+    claim = Property(fields.text("property"), fields.text("rule"), fields.maybe("policy"), fields.maybe("step"), number)
     fields.close()
-    return found
+    return claim
 
 
 def digest(program: Program, policies: tuple[Policy, ...]) -> str:
@@ -99,11 +99,11 @@ def _decimal(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"an object names `{next(name for name in names if names.count(name) > 1)}` twice")
-    return found
+    return fields
 
 
 def _no_constant(name: str) -> Any:

@@ -35,13 +35,13 @@ def applied(calls: Iterable[str], text: str) -> str:
 @lru_cache(maxsize=4096)
 def sources(spans: tuple[Span, ...], calls: tuple[str, ...]) -> tuple[Span, ...]:
     """Return the code points that become one of these, as spans."""
-    found = list(spans)
+    spans_before = list(spans)
     for call in calls:
         if call != "trim":
             moved = _moved(call)
-            inside = [code for code, to in moved if any(low <= to <= high for low, high in found)]
-            found = [*_without(found, [code for code, _ in moved]), *((code, code) for code in inside)]
-    return tuple(_merged(found))
+            inside = [code for code, to in moved if any(low <= to <= high for low, high in spans_before)]
+            spans_before = [*_without(spans_before, [code for code, _ in moved]), *((code, code) for code in inside)]
+    return tuple(_merged(spans_before))
 
 
 @lru_cache(maxsize=2)

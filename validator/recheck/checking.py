@@ -124,12 +124,12 @@ class _Verdict:
         watched = watcher(self.claim, self.reading)
         if kind in TABLES:
             self.checkers[EVALUATION] = None
-            found = TableCheck(self.reading, watched, part).broken()
-            return found if left is None else left & found
+            violations = TableCheck(self.reading, watched, part).violations()
+            return violations if left is None else left & violations
         if kind == "cases":
             self.checkers[EVALUATION] = None
-            found = among_all_values(self.reading, watched, part)
-            return found if left is None else left & found
+            violations = among_all_values(self.reading, watched, part)
+            return violations if left is None else left & violations
         if kind == "formula":
             return self._by_formulas(part, watched, left)
         raise Refused(f"`{kind}` is no kind of proof")
@@ -155,9 +155,9 @@ class _Verdict:
 
     def _must_not_be_refuted(self, watched: Watcher) -> None:
         """Refuse a claim that single values break: a formula that says otherwise is not about this program."""
-        found = refuted(self.reading, watched)
-        if found:
-            step, kind = min(found)
+        violations = refuted(self.reading, watched)
+        if violations:
+            step, kind = min(violations)
             raise Refused(f"a run can break the rule at `{self.reading.steps[step].id}` ({kind})")
 
 

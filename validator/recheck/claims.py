@@ -45,15 +45,17 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
         return DecisionWatcher(reading, step, exclusive=claim.property == "exclusive cases")
     if claim.property == "allow":
         return _allowed(claim, reading)
-    own: list[tuple[AnyRule, int | None]] = [(rule, None) for rule, policy in reading.rules() if policy == claim.policy]
-    own += reading.body_rules if claim.policy is None else []
-    if claim.number is not None and 0 < claim.number <= len(own):
-        rule, owner = own[claim.number - 1]
+    rules: list[tuple[AnyRule, int | None]] = [
+        (rule, None) for rule, policy in reading.rules() if policy == claim.policy
+    ]
+    rules += reading.body_rules if claim.policy is None else []
+    if claim.number is not None and 0 < claim.number <= len(rules):
+        rule, owner = rules[claim.number - 1]
         kind, watch = _KINDS[type(rule)]
         if rule.name == claim.rule and kind == claim.property:
             if reading.in_branches:
-                seen: Any = reading if owner is None else Within(reading, owner)
-                watch = beside_branches(rule, seen, watch)
+                view: Any = reading if owner is None else Within(reading, owner)
+                watch = beside_branches(rule, view, watch)
             return watch(rule, reading) if owner is None else _within(watch, rule, reading, owner)
     of = f" of policy `{claim.policy}`" if claim.policy else ""
     raise Refused(f"there is no guardrail `{claim.rule}`{of} of the kind `{claim.property}`")
@@ -63,12 +65,12 @@ def _within(watch: Callable[[Any, Any], Watcher], rule: AnyRule, reading: Readin
     """Return the watcher of a rule of a body: it sees the steps of the body, and begins anew at each item."""
     if isinstance(rule, FollowedBy) and rule.ends == "any":
         raise Refused("what follows before any end of one item is not checked")
-    found = watch(rule, Within(reading, owner))
+    watcher = watch(rule, Within(reading, owner))
     body = reading.layout.bodies[owner]
-    found.renewing = frozenset(stage for stage in (body.next, body.failed) if stage is not None)
-    if found.ends_matter:  # an item ends, and the run only behind it
-        found.ends_matter, found.closing = False, found.renewing
-    return found
+    watcher.renewing = frozenset(stage for stage in (body.next, body.failed) if stage is not None)
+    if watcher.ends_matter:  # an item ends, and the run only behind it
+        watcher.ends_matter, watcher.closing = False, watcher.renewing
+    return watcher
 
 
 _KINDS: Final[dict[type[AnyRule], tuple[str, Callable[[Any, Reading], Watcher]]]] = {
@@ -83,12 +85,12 @@ _KINDS: Final[dict[type[AnyRule], tuple[str, Callable[[Any, Reading], Watcher]]]
 
 def _allowed(claim: Property, reading: Reading) -> Watcher:
     policy = next((one for one in reading.policies if one.policy == claim.policy), None)
-    hit = next((one for one in reading.tool_calls if one.part.id == claim.step), None)
-    if policy is None or policy.allow is None or hit is None or not isinstance(hit.part, ToolCall):
+    call = next((one for one in reading.tool_calls if one.part.id == claim.step), None)
+    if policy is None or policy.allow is None or call is None or not isinstance(call.part, ToolCall):
         raise Refused(f"there is no allow-list of policy `{claim.policy}`, or no call of a tool in `{claim.step}`")
-    entry = next((one for one in policy.allow if one.tool == hit.part.tool), None)
+    entry = next((one for one in policy.allow if one.tool == call.part.tool), None)
     if entry is not None and entry.when is not None and reading.layout.forks:
-        require_one_round(reading, entry.when, [hit])
+        require_one_round(reading, entry.when, [call])
     if entry is not None and entry.when is None:
         return NeverWatcher(reading, (), None)
-    return NeverWatcher(reading, [hit], entry.when if entry is not None else None, demands=entry is not None)
+    return NeverWatcher(reading, [call], entry.when if entry is not None else None, demands=entry is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, Literal
 
-from stepward.validator.recheck.apart import items_at_once
+from stepward.validator.recheck.branches import items_at_once
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.reading import Reading
 from stepward.vm.expressions.template import lone_reference
@@ -51,7 +51,7 @@ class Counts:
             ("known", [body.failed for body in lists if body.failed in self.most_rounds]),
         ]
         names = [(what, step) for what, steps in counted for step in steps]
-        self.place = {name: number for number, name in enumerate(names)}
+        self.index = {name: number for number, name in enumerate(names)}
 
     def _step(self, body: Body) -> ForEachStep:
         step = self.reading.steps[body.owner]
@@ -83,16 +83,16 @@ class Counts:
         return self._step(body).is_once
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.index)
 
     def sees(self, step: int) -> bool:
         """Return whether a count changes at a step, or decides how it is left."""
-        return ("visits", step) in self.place or (step in self.body_at and len(self) > 0)
+        return ("visits", step) in self.index or (step in self.body_at and len(self) > 0)
 
     def allowed(self, step: int, visits: Visits, exits: Collection[Exit]) -> Iterator[Exit]:
         """Yield the exits that the counts allow."""
         if step in self.bounds:
-            count, bound = visits[self.place["visits", step]], self.bounds[step]
+            count, bound = visits[self.index["visits", step]], self.bounds[step]
             beyond = [one for one in exits if one.transition.kind == "visits"]
             goes_on = count == bound and any(map(_is_route, beyond))  # only the first visit too many goes on
             yield from (one for one in exits if count < bound and one not in beyond)
@@ -120,20 +120,20 @@ class Counts:
         return 1 if most is None else most
 
     def _of(self, visits: Visits, what: What, step: int | None) -> int | None:
-        place = None if step is None else self.place.get((what, step))
-        return None if place is None else visits[place]
+        index = None if step is None else self.index.get((what, step))
+        return None if index is None else visits[index]
 
     def after(self, step: int, visits: Visits, kind: str) -> Visits:
         """Return the counts after a step was left."""
         if step in self.bounds:
-            return self._with(visits, {("visits", step): visits[self.place["visits", step]] + 1})
+            return self._with(visits, {("visits", step): visits[self.index["visits", step]] + 1})
         body = self.body_at.get(step)
         return visits if body is None else self._between(body, step, visits, kind)
 
     def _between(self, body: Body, stage: int, visits: Visits, kind: str) -> Visits:
         """Return the counts behind a stage."""
         inside = self.reading.layout.inside(body.owner)
-        changes: dict[tuple[What, int | None], int] = {name: 0 for name in self.place if name[1] in inside}
+        changes: dict[tuple[What, int | None], int] = {name: 0 for name in self.index if name[1] in inside}
         items = self._of(visits, "items", body.next) or 0
         known = self._of(visits, "known", body.failed) or 0
         if kind == "item" and stage == body.next:
@@ -148,8 +148,8 @@ class Counts:
         return self._with(visits, changes)
 
     def _with(self, visits: Visits, changes: dict[tuple[What, int | None], int]) -> Visits:
-        found = list(visits)
+        counts = list(visits)
         for name, count in changes.items():
-            if name in self.place:
-                found[self.place[name]] = count
-        return tuple(found)
+            if name in self.index:
+                counts[self.index[name]] = count
+        return tuple(counts)

@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, assert_never
 
+from stepward.validator.recheck.blocks import FAILS, UNDEFINED, Block
 from stepward.validator.recheck.built import changed_paths
-from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block
 from stepward.validator.recheck.evaluation import (
     references,
     truths,
@@ -49,8 +49,8 @@ from stepward.vm.language.steps import (
 
 def read_by(part: AnyPart) -> list[Names]:
     """Return the references in the arguments of a call, or in the output of an `end`."""
-    found = [one.value for one in part.templates if one.sub is None]
-    return list(dict.fromkeys(one.reference.names for value in found for one in embedded(value)))
+    values = [one.value for one in part.templates if one.sub is None]
+    return list(dict.fromkeys(one.reference.names for value in values for one in embedded(value)))
 
 
 def written_by(part: AnyPart) -> tuple[Names, ...]:
@@ -68,25 +68,25 @@ def listed_by(part: AnyPart) -> tuple[Names, ...]:
 
 def assigned_by(step: AnyPart) -> frozenset[Names]:
     """Return all names that a step assigns, its sub-steps included."""
-    found = [part for _, part in parts(step)]
-    errors = [(part.id, what) for part in found if isinstance(part, Failing) for what in ("error", "error_name")]
-    return frozenset((*(name for part in found for name in written_by(part)), *errors, *listed_by(step)))
+    members = [part for _, part in parts(step)]
+    errors = [(part.id, what) for part in members if isinstance(part, Failing) for what in ("error", "error_name")]
+    return frozenset((*(name for part in members for name in written_by(part)), *errors, *listed_by(step)))
 
 
 def body_names(reading: Parsed, owner: int) -> frozenset[Names]:
     """Return the names that belong to a body: what its steps assign and its items are, but not what these carry on."""
     step = reading.steps[owner]
     assert isinstance(step, ForEachStep)
-    found: set[Names] = {(step.item_name,), *(((step.index_as,),) if step.index_as is not None else ())}
+    names: set[Names] = {(step.item_name,), *(((step.index_as,),) if step.index_as is not None else ())}
     for number in reading.layout.inside(owner):
         inner = reading.steps[number]
         if isinstance(inner, Stage):
             continue
-        found |= assigned_by(inner)
+        names |= assigned_by(inner)
         if isinstance(inner, ForEachStep):
-            found.add((inner.item_name,))
-            found |= {(inner.index_as,)} if inner.index_as is not None else set()
-    return frozenset(found - {(name,) for name in step.carry})
+            names.add((inner.item_name,))
+            names |= {(inner.index_as,)} if inner.index_as is not None else set()
+    return frozenset(names - {(name,) for name in step.carry})
 
 
 def whole_names(step: ForEachStep) -> frozenset[Names]:
@@ -97,8 +97,8 @@ def whole_names(step: ForEachStep) -> frozenset[Names]:
 def joined_at(reading: Parsed, stage: int) -> ParallelStep | None:
     """Return the parallel step whose branches a stage joins, None for another stage."""
     fork = reading.layout.fork_of(stage)
-    found = None if fork is None else reading.steps[fork.owner]
-    return found if isinstance(found, ParallelStep) else None
+    step = None if fork is None else reading.steps[fork.owner]
+    return step if isinstance(step, ParallelStep) else None
 
 
 def decided_by(reading: Parsed, number: int) -> tuple[Names, ...]:
@@ -144,13 +144,13 @@ def touched(reading: Parsed, number: int) -> frozenset[Names]:
     """Return the names that a step may assign, or make undefined; those of a body change between its items."""
     step = reading.steps[number]
     ended = ended_by(reading, number)
-    given = whole_names(ended) if ended is not None else frozenset()  # its arguments stay what they are
+    outputs = whole_names(ended) if ended is not None else frozenset()  # its arguments stay what they are
     if not isinstance(step, Stage):
-        return given | assigned_by(step)
+        return outputs | assigned_by(step)
     whole = joined_at(reading, number)
     if whole is not None:
-        return given | assigned_by(whole)
-    return given | assigned_by(reading.steps[owner_of(reading, number)]) | changed_between(reading, number)
+        return outputs | assigned_by(whole)
+    return outputs | assigned_by(reading.steps[owner_of(reading, number)]) | changed_between(reading, number)
 
 
 def changed_between(reading: Parsed, stage: int) -> frozenset[Names]:
@@ -227,26 +227,26 @@ class Definite:
         """The sets by step. Steps are visited in reverse postorder, so that most are visited once."""
         order = _order(self.reading.control.following)
         inputs = self._numbered.set_of((name,) for name in self.reading.program.inputs or ())
-        found = {0: inputs | self._tracked.at_entry}
+        facts = {0: inputs | self._tracked.at_entry}
         pending, waits = [(order[0], 0)], {0}
         while pending:
             _, step = heappop(pending)
             waits.discard(step)
-            takes = self._taken(step, found[step])
+            takes = self._taken(step, facts[step])
             for transition in self.transitions[step]:
                 if transition.to < 0:
                     continue
-                after = self._after(step, transition, found[step], takes)
+                after = self._after(step, transition, facts[step], takes)
                 if after is None:
                     continue
-                known = found.get(transition.to)
-                met = after if known is None else known & after
-                if met != known:
-                    found[transition.to] = met
+                known = facts.get(transition.to)
+                joined = after if known is None else known & after
+                if joined != known:
+                    facts[transition.to] = joined
                     if transition.to not in waits:
                         waits.add(transition.to)
                         heappush(pending, (order[transition.to], transition.to))
-        return found
+        return facts
 
     def _after(self, number: int, transition: Transition, before: int, takes: _Takes) -> int | None:
         """Return the certain facts after a transition; None where the transition is impossible."""
@@ -259,21 +259,21 @@ class Definite:
             known |= self._numbered.set_of(survived)
         known = self._tracked.after(number, transition, known)
         known = self._tracked.forgotten(self._earlier(number, transition), known)
-        gone, given = self._assigned[number], _given(step, transition)
+        undefined, defined = self._assigned[number], _given(step, transition)
         if isinstance(step, ForEachStep):
-            gone |= whole_names(step)
-            given = iter([(name,) for name in step.carry] if transition.kind == "success" else [(step.id, "error")])
+            undefined |= whole_names(step)
+            defined = iter([(name,) for name in step.carry] if transition.kind == "success" else [(step.id, "error")])
         elif isinstance(step, ParallelStep) and step.branches:
-            gone, given = assigned_by(step), iter([(step.id, "error")] if transition.kind == "visits" else [])
+            undefined, defined = assigned_by(step), iter([(step.id, "error")] if transition.kind == "visits" else [])
         elif isinstance(step, Stage) and (whole := joined_at(self.reading, number)) is not None:
-            gone, given = assigned_by(whole), self._joined(number, whole, transition)
+            undefined, defined = assigned_by(whole), self._joined(number, whole, transition)
         elif isinstance(step, Stage):
-            gone, given = self._between(number, transition)
+            undefined, defined = self._between(number, transition)
         elif transition.closes not in (None, "SUCCESS"):
-            gone |= self._lost(number)
+            undefined |= self._may_be_cleared(number)
         elif isinstance(step, SetStep):
-            given = chain(given, paths_of_set(self.reading, number))
-        return known & ~self._numbered.below(gone) | self._numbered.set_of(given)
+            defined = chain(defined, paths_of_set(self.reading, number))
+        return known & ~self._numbered.below(undefined) | self._numbered.set_of(defined)
 
     def _joined(self, number: int, step: ParallelStep, transition: Transition) -> Iterator[Names]:
         """Yield the names that certainly have a value behind branches."""
@@ -291,20 +291,20 @@ class Definite:
         owner = owner_of(self.reading, number)
         step = self.reading.steps[owner]
         assert isinstance(step, ForEachStep)
-        gone, carried = self._assigned[number], frozenset((name,) for name in step.carry)
+        undefined, carried = self._assigned[number], frozenset((name,) for name in step.carry)
         if transition.kind == "item":
             index = [(step.index_as,)] if step.index_as is not None else []
-            return gone, iter([(step.item_name,), *index])
+            return undefined, iter([(step.item_name,), *index])
         if transition.kind == "again":
-            return gone | carried, iter(carried)
-        gone |= whole_names(step)
+            return undefined | carried, iter(carried)
+        undefined |= whole_names(step)
         if step.is_once and transition.kind == "success":
             has_output = always_ends_with_output(self.reading, owner)
-            return gone, iter([names for names in written_by(step) if names not in carried] if has_output else [])
+            return undefined, iter([names for names in written_by(step) if names not in carried] if has_output else [])
         if transition.kind == "success":
             outputs = [names for names in written_by(step) if names not in carried]
-            return gone, iter([*outputs, *listed_by(step)])
-        return gone | carried, iter([(step.id, "error"), *listed_by(step)])
+            return undefined, iter([*outputs, *listed_by(step)])
+        return undefined | carried, iter([(step.id, "error"), *listed_by(step)])
 
     def _earlier(self, number: int, transition: Transition) -> tuple[str, ...]:
         """Return the variables whose values change at a transition that does not say from which source they are.
@@ -327,7 +327,7 @@ class Definite:
         if isinstance(step, ForEachStep) and step.output_key is not None:
             yield step.output_key
 
-    def _lost(self, number: int) -> frozenset[Names]:
+    def _may_be_cleared(self, number: int) -> frozenset[Names]:
         """Return the carried variables that may have no value where an item is skipped: those that calls assign."""
         owner = self.reading.layout.owner(number)
         step = self.reading.steps[owner] if owner is not None else None
@@ -394,10 +394,10 @@ class Definite:
 
     def _decided(self, number: int, step: ConditionStep, before: int) -> _Takes:
         """Return what gives the names that must have been defined for a condition to take a branch."""
-        found = self._plain(number, before)
-        if found is None:
+        expressions = self._plain(number, before)
+        if expressions is None:
             return lambda _: set()
-        trees, environment, doubtful = found
+        trees, environment, doubtful = expressions
 
         def branches(environment: _Environment) -> set[tuple[str, str | int | None]]:
             return {branch_taken(step, one) for one in self.outcomes(number, trees, environment)}
@@ -423,10 +423,10 @@ class Definite:
 
     def _required(self, number: int, before: int) -> set[Names] | None:
         """Return the names that must have been defined for a `set` to succeed; None where it can't."""
-        found = self._plain(number, before)
-        if found is None:
+        expressions = self._plain(number, before)
+        if expressions is None:
             return set()
-        trees, environment, doubtful = found
+        trees, environment, doubtful = expressions
 
         def may_succeed(environment: _Environment) -> bool:
             return all(values(tree, environment) != {FAILS} for tree in trees)
@@ -439,18 +439,18 @@ class Definite:
 
 def _order(following: list[tuple[int, ...]]) -> dict[int, int]:
     """Return the position of each step in a reverse postorder of the control flow from the first step."""
-    left: list[int] = []
-    seen, path = {0}, [(0, iter(following[0]))]
+    postorder: list[int] = []
+    visited, path = {0}, [(0, iter(following[0]))]
     while path:
         step, targets = path[-1]
-        target = next((one for one in targets if one not in seen), None)
+        target = next((one for one in targets if one not in visited), None)
         if target is None:
-            left.append(step)
+            postorder.append(step)
             path.pop()
         else:
-            seen.add(target)
+            visited.add(target)
             path.append((target, iter(following[target])))
-    return {step: len(left) - number for number, step in enumerate(left)}
+    return {step: len(postorder) - number for number, step in enumerate(postorder)}
 
 
 def _given(step: AnyStep, transition: Transition) -> Iterator[Names]:
@@ -477,13 +477,13 @@ FAILING = -2
 def outcomes(trees: list[Expression], environment: Any, may_overflow: Callable[[Expression], bool]) -> set[int]:
     """Return the positions of the expressions that may be the first to hold; NONE_HOLDS and FAILING may be among
     them."""
-    found: set[int] = set()
+    possible: set[int] = set()
     for position, tree in enumerate(trees):
-        said = truths(tree, environment, may_overflow=may_overflow(tree))
-        found |= ({position} if True in said else set()) | ({FAILING} if None in said else set())
-        if False not in said:
-            return found
-    return found | {NONE_HOLDS}
+        truth_values = truths(tree, environment, may_overflow=may_overflow(tree))
+        possible |= ({position} if True in truth_values else set()) | ({FAILING} if None in truth_values else set())
+        if False not in truth_values:
+            return possible
+    return possible | {NONE_HOLDS}
 
 
 def branch_taken(step: ConditionStep, outcome: int) -> tuple[str, str | int | None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from stepward.validator.recheck.blocks import FAILS, UNDEFINED, Block, meet, of_value
 from stepward.validator.recheck.built import held
-from stepward.validator.recheck.cells import FAILS, UNDEFINED, Block, meet, of_value
 from stepward.validator.recheck.evaluation import (
     Environment,
     references,
@@ -21,12 +21,12 @@ def written(value: Any) -> DescribeField:
     """Describe plain data."""
 
     def describe(fields: Names, _: bool) -> tuple[Test, bool]:
-        found: Any = value
+        field: Any = value
         for name in fields:
-            found = inside(found, name)
-        if found is ABSENT:
+            field = inside(field, name)
+        if field is ABSENT:
             return lambda _: False, True
-        return lambda block: meet(block, of_value(found)), False
+        return lambda block: meet(block, of_value(field)), False
 
     return describe
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import Block
+from stepward.validator.recheck.blocks import Block
 from stepward.validator.recheck.names import Names
 from stepward.vm.expressions.syntax import Arithmetic, Built, Constant, Expression, FunctionCall, Minus, Reference, walk
 from stepward.vm.values import MAX_DIGITS
@@ -27,17 +27,17 @@ Known = Callable[[Names], Digits]
 
 def of_blocks(blocks: Iterable[Block]) -> Digits:
     """Return the digits of the numbers of blocks: single ones, or whole ones between bounds."""
-    found: Digits = NONE
+    digits: Digits = NONE
     for block in blocks:
         if block.kind != "number":
             continue
         if block.single:
-            found = most([found, of_literal(block.value)])
+            digits = most([digits, of_literal(block.value)])
         elif block.whole and block.low is not None and block.high is not None:
-            found = most([found, of_literal(block.low), of_literal(block.high)])
+            digits = most([digits, of_literal(block.low), of_literal(block.high)])
         else:
             return None
-    return found
+    return digits
 
 
 def of_literal(value: Any) -> Digits:
@@ -52,13 +52,13 @@ def of_literal(value: Any) -> Digits:
     return len(whole), len(part)
 
 
-def most(found: Iterable[Digits]) -> Digits:
+def most(sizes: Iterable[Digits]) -> Digits:
     """Return the most of several."""
     before = after = 0
-    for one in found:
-        if one is None:
+    for size in sizes:
+        if size is None:
             return None
-        before, after = max(before, one[0]), max(after, one[1])
+        before, after = max(before, size[0]), max(after, size[1])
     return before, after
 
 
@@ -77,24 +77,24 @@ def of_result(tree: Expression, known: Known) -> Digits:
         return most(of_result(part, known) for part in parts)
     if not isinstance(tree, Arithmetic):
         return NONE
-    found = of_result(tree.first, known)
+    result = of_result(tree.first, known)
     for sign, operand in tree.rest:
-        other = of_result(operand, known)
-        if found is None or other is None:
+        right = of_result(operand, known)
+        if result is None or right is None:
             return None
         if sign == "*":
-            found = (found[0] + other[0], found[1] + other[1])
+            result = (result[0] + right[0], result[1] + right[1])
         else:
-            found = (max(found[0], other[0]) + 1, max(found[1], other[1]))
-    return found
+            result = (max(result[0], right[0]) + 1, max(result[1], right[1]))
+    return result
 
 
 def may_be_too_long(tree: Expression, known: Known) -> bool:
     """Return whether a result in an expression may have over a thousand digits."""
     for node in walk(tree):
         if isinstance(node, Arithmetic | Minus):
-            found = of_result(node, known)
-            if found is None or sum(found) > MAX_DIGITS:
+            digits = of_result(node, known)
+            if digits is None or sum(digits) > MAX_DIGITS:
                 return True
     return False
 
@@ -104,26 +104,26 @@ class AssignedDigits:
 
     def __init__(self, trees: Mapping[Names, list[Expression]], outside: Mapping[Names, Digits]) -> None:
         self.trees, self.outside = trees, outside
-        self.found: dict[Names, Digits] = {}
+        self.digits: dict[Names, Digits] = {}
         self._grow(set(trees))
-        slow = self._slow({name for name in trees if self.found[name] is None})
+        slow = self._slow({name for name in trees if self.digits[name] is None})
         if slow:
             self._grow(set(trees) - slow)
 
     def of(self, names: Names) -> Digits:
         """Return the digits of a reference."""
-        return self.found[names] if names in self.found else self.outside[names]
+        return self.digits[names] if names in self.digits else self.outside[names]
 
     def _grow(self, names: set[Names]) -> None:
         """Let digits grow in rounds, from none, until no round adds any."""
-        self.found |= dict.fromkeys(names, NONE)
+        self.digits |= dict.fromkeys(names, NONE)
         for number in range(2 * ROUNDS):
             new = {name: self._now(name) for name in names}
-            changed = {name for name in names if new[name] != self.found[name]}
+            changed = {name for name in names if new[name] != self.digits[name]}
             if not changed:
                 return
-            self.found |= {name: new[name] if number < ROUNDS else None for name in changed}
-        self.found |= dict.fromkeys(names, None)
+            self.digits |= {name: new[name] if number < ROUNDS else None for name in changed}
+        self.digits |= dict.fromkeys(names, None)
 
     def _now(self, name: Names) -> Digits:
         return most([self.outside[name], *(of_result(tree, self.of) for tree in self.trees[name])])
@@ -135,7 +135,7 @@ class AssignedDigits:
             added = {name: most([self.outside[name], *self._summands(name, slow)]) for name in slow}
             if None not in added.values():
                 before, after = most(added.values()) or NONE
-                self.found |= dict.fromkeys(slow, (before + STEPS_AND_SUMMANDS, after))
+                self.digits |= dict.fromkeys(slow, (before + STEPS_AND_SUMMANDS, after))
                 break
             slow = {name for name in slow if added[name] is not None}
         return slow

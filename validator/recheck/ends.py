@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from stepward.validator.recheck.cells import FAILS, OBJECT, UNDEFINED, meet
+from stepward.validator.recheck.blocks import FAILS, OBJECT, UNDEFINED, meet
 from stepward.validator.recheck.definite import ended_by, written_by
 from stepward.validator.recheck.describing import of_built
 from stepward.validator.recheck.evaluation import Environment, references, values
@@ -83,10 +83,10 @@ def given_by_body(steps: Steps, number: int, state: State, exit_: Exit) -> Itera
     roots = _roots(owner)
     end = steps.reading.steps[number]
     if not isinstance(end, EndStep):
-        given = steps.together([steps.undefined(root) for root in roots])
+        outputs = steps.together([steps.undefined(root) for root in roots])
     else:
-        given = _of_end(steps, number, end, state, owner, roots)
-    for change in given:
+        outputs = _of_end(steps, number, end, state, owner, roots)
+    for change in outputs:
         yield from (exit_._replace(changes=both) for both in steps.together([[exit_.changes], [change]]))
 
 
@@ -114,21 +114,21 @@ def _of_end(
 ) -> Iterator[Changes]:
     """Yield the changes by which a body gets the output of an `end`, in which each text is a template."""
     tree = built(end.output)
-    found = values(tree, steps.environment(references([tree]), number, state)) - {FAILS}
-    described = of_built(tree, found, lambda names: steps.environment(names, number, state))
+    results = values(tree, steps.environment(references([tree]), number, state)) - {FAILS}
+    described = of_built(tree, results, lambda names: steps.environment(names, number, state))
     if isinstance(owner, InvokeStep):  # the machine refuses what is not of the type that the caller takes
         typed = steps.typed(Source("output", owner.id, *steps.reading.lookup.calls[owner.id]))
-        if not any(map(typed((), False)[0], found)):
+        if not any(map(typed((), False)[0], results)):
             return
         described = _both(described, typed)
     yield from steps.valued(roots, described)
 
 
-def _both(one: DescribeField, other: DescribeField) -> DescribeField:
+def _both(left: DescribeField, right: DescribeField) -> DescribeField:
     """Describe a value of which two descriptions are right."""
 
     def describe(fields: Names, is_inside: bool) -> tuple[Test, bool]:
-        (first, may_lack), (second, may_too) = one(fields, is_inside), other(fields, is_inside)
+        (first, may_lack), (second, may_too) = left(fields, is_inside), right(fields, is_inside)
         return lambda block: first(block) and second(block), may_lack and may_too
 
     return describe

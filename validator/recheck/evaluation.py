@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple, assert_never
 
-from stepward.validator.recheck.alike import is_itself
-from stepward.validator.recheck.built import changed, filled, together
-from stepward.validator.recheck.cells import (
+from stepward.validator.recheck.blocks import (
     ARRAY,
     FAILS,
     FALSE,
@@ -21,8 +19,8 @@ from stepward.validator.recheck.cells import (
     OF_KIND,
     TEXT,
     TRUE,
-    Asked,
     Block,
+    TextQuestion,
     answer_of,
     follows,
     joined_arrays,
@@ -31,7 +29,9 @@ from stepward.validator.recheck.cells import (
     meet,
     of_value,
 )
+from stepward.validator.recheck.built import changed, filled, together
 from stepward.validator.recheck.changed_texts import CHANGES
+from stepward.validator.recheck.equivalence import is_itself
 from stepward.validator.recheck.types import is_found
 from stepward.vm.errors import EvaluationError
 from stepward.vm.expressions.letters import WHITE_SPACE, lower, upper
@@ -60,7 +60,7 @@ Environment = Mapping[Names, Sequence[Block]]
 MAX_SPLITS: Final = 512
 """Combinations of blocks that are evaluated one by one; beyond that all are evaluated together."""
 
-Found = set[Block]
+Results = set[Block]
 
 
 def references(trees: Iterable[Expression]) -> list[Names]:
@@ -83,11 +83,11 @@ def splits(names: Iterable[Names], environment: Environment) -> Iterator[Environ
 
 def truths(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> set[bool | None]:
     """Return the possible values of a condition: true, false, or None where it fails."""
-    found = values(tree, environment, may_overflow=may_overflow)
-    return {block.value if block.kind == "boolean" else None for block in found}
+    results = values(tree, environment, may_overflow=may_overflow)
+    return {block.value if block.kind == "boolean" else None for block in results}
 
 
-def values(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> Found:
+def values(tree: Expression, environment: Environment, *, may_overflow: bool = True) -> Results:
     """Return the blocks of the possible values of an expression, and FAILS where it may fail."""
     return _Evaluation(environment, may_overflow=may_overflow).of(tree)
 
@@ -97,7 +97,7 @@ class _Evaluation:
         self.environment = environment
         self.may_overflow = may_overflow
 
-    def of(self, tree: Expression) -> Found:
+    def of(self, tree: Expression) -> Results:
         match tree:
             case Constant(value=value):
                 return {of_value(value)}
@@ -110,10 +110,10 @@ class _Evaluation:
             case Logic(operator=operator, operands=operands):
                 return self._logic(operands, TRUE if operator == "or" else FALSE)
             case Compare():
-                asked = _asking(tree)
-                return self._compare(tree) if asked is None else self._asked(*asked, tree)
+                question = _question_of(tree)
+                return self._compare(tree) if question is None else self._answers(*question, tree)
             case FunctionCall(function="matches", operand=operand, literal=pattern):
-                return self._asked(operand, [("matches", pattern or "")], tree)
+                return self._answers(operand, [("matches", pattern or "")], tree)
             case FunctionCall():
                 return self._plainly(tree)
             case Minus(operand=operand):
@@ -125,14 +125,14 @@ class _Evaluation:
             case _:
                 assert_never(tree)
 
-    def _built(self, tree: Built | Template) -> Found:
+    def _built(self, tree: Built | Template) -> Results:
         parts = [self.of(part) for part in tree.parts]
         if isinstance(tree, Template):
             return filled(parts)
-        found = together(parts, is_list=tree.is_list)
-        return found if tree.base is None else changed(self.of(tree.base), found)
+        results = together(parts, is_list=tree.is_list)
+        return results if tree.base is None else changed(self.of(tree.base), results)
 
-    def _asked(self, tree: Expression, questions: Sequence[Asked], whole: Compare | FunctionCall) -> Found:
+    def _answers(self, tree: Expression, questions: Sequence[TextQuestion], whole: Compare | FunctionCall) -> Results:
         """Return whether a changed text answers one of some questions with yes, as far as its blocks decide that.
 
         `whole` is the expression that asks; it is evaluated as usual on whatever is no text, or a single one.
@@ -143,84 +143,84 @@ class _Evaluation:
             return self._plainly(whole)
         rest = [block for block in self.environment[inner.names] if not _is_wide(block)]
         is_negated = isinstance(whole, Compare) and whole.operator in NEGATED
-        found: Found = set()
+        results: Results = set()
         if rest:
             environment = {**self.environment, inner.names: rest}
-            found |= _Evaluation(environment, may_overflow=self.may_overflow)._plainly(whole)
-        asked = [(" ".join((*calls, word)), text) for word, text in questions]
+            results |= _Evaluation(environment, may_overflow=self.may_overflow)._plainly(whole)
+        full_questions = [(" ".join((*calls, word)), text) for word, text in questions]
         for block in filter(_is_wide, blocks):
-            if any(may_answer(block, [(one, True)]) for one in asked):
-                found.add(_truth(not is_negated))
-            if may_answer(block, [(one, False) for one in asked]):
-                found.add(_truth(is_negated))
-        return found
+            if any(may_answer(block, [(one, True)]) for one in full_questions):
+                results.add(_truth(not is_negated))
+            if may_answer(block, [(one, False) for one in full_questions]):
+                results.add(_truth(is_negated))
+        return results
 
-    def _plainly(self, tree: Compare | FunctionCall) -> Found:
+    def _plainly(self, tree: Compare | FunctionCall) -> Results:
         """Return the possible results of a comparison or call, from those of its operands."""
         if isinstance(tree, Compare):
             return self._compare(tree)
-        row, found = FUNCTIONS[tree.function], set[Block]()
+        row, results = FUNCTIONS[tree.function], set[Block]()
         for block in self.of(tree.operand):
-            found |= row.of(block, tree.literal or "") if block.kind in row.takes else {FAILS}
-        return found
+            results |= row.of(block, tree.literal or "") if block.kind in row.takes else {FAILS}
+        return results
 
-    def _logic(self, operands: Sequence[Expression], decisive: Block) -> Found:
+    def _logic(self, operands: Sequence[Expression], decisive: Block) -> Results:
         """Evaluate operands from left to right, up to one that decides."""
-        found: Found = set()
+        results: Results = set()
         for operand in operands:
             part = self.of(operand)
-            found |= {
+            results |= {
                 decisive if block == decisive else FAILS
                 for block in part
                 if block.kind != "boolean" or block == decisive
             }
             if not any(block.kind == "boolean" and block != decisive for block in part):
-                return found
-        return found | {FALSE if decisive == TRUE else TRUE}
+                return results
+        return results | {FALSE if decisive == TRUE else TRUE}
 
-    def _compare(self, tree: Compare) -> Found:
+    def _compare(self, tree: Compare) -> Results:
         lefts, rights = self.of(tree.left), self.of(tree.right)
         if not isinstance(tree.left, Constant) and is_itself(tree.left, tree.right):
-            said = {one for block in lefts - {FAILS} for one in _with_itself(tree.operator, block)}
-            return (lefts & {FAILS}) | set(map(_truth, said))
+            compared = {one for block in lefts - {FAILS} for one in _with_itself(tree.operator, block)}
+            return (lefts & {FAILS}) | set(map(_truth, compared))
         is_listed = isinstance(tree.right, Built) and any(is_itself(tree.left, part) for part in tree.right.parts)
-        found: Found = {FAILS} if FAILS in lefts or FAILS in rights else set()
+        results: Results = {FAILS} if FAILS in lefts or FAILS in rights else set()
         for left, right in product(lefts - {FAILS}, rights - {FAILS}):
             known = {tree.operator != "in"} if is_listed and tree.operator in ("in", "not in") else frozenset[bool]()
-            found |= {_truth(one) for one in _compared(tree.operator, left, right) - known}
-        return found
+            results |= {_truth(one) for one in _compared(tree.operator, left, right) - known}
+        return results
 
-    def _calculated(self, tree: Arithmetic) -> Found:
-        taken = JOINED if tree.joins else frozenset({"number"})
-        total = {block if block.kind in taken else FAILS for block in self.of(tree.first)}
+    def _calculated(self, tree: Arithmetic) -> Results:
+        accepted = JOINED if tree.joins else frozenset({"number"})
+        total = {block if block.kind in accepted else FAILS for block in self.of(tree.first)}
         for sign, operand in tree.rest:
-            other = self.of(operand)
-            total = self._plus(total, other) if tree.joins else self._computed(sign, total, other)
+            right = self.of(operand)
+            total = self._plus(total, right) if tree.joins else self._computed(sign, total, right)
         return total
 
-    def _plus(self, lefts: Found, rights: Found) -> Found:
+    def _plus(self, lefts: Results, rights: Results) -> Results:
         """Return the results of `+` in language 2: two numbers, texts or arrays."""
-        found: Found = set()
+        results: Results = set()
         for left, right in product(lefts, rights):
             if left.kind != right.kind or left.kind not in JOINED:
-                found.add(FAILS)
+                results.add(FAILS)
             elif left.kind == "number":
-                found |= self._computed("+", {left}, {right})
+                results |= self._computed("+", {left}, {right})
             else:
-                found.add(joined_texts(left, right) if left.kind == "string" else joined_arrays(left, right))
-        return found
+                results.add(joined_texts(left, right) if left.kind == "string" else joined_arrays(left, right))
+        return results
 
-    def _computed(self, sign: str, lefts: Found, rights: Found) -> Found:
-        found: Found = set()
+    def _computed(self, sign: str, lefts: Results, rights: Results) -> Results:
+        results: Results = set()
         for left, right in product(lefts, rights):
             if left.kind != "number" or right.kind != "number":
-                found.add(FAILS)
+                results.add(FAILS)
             elif left.single and right.single:
                 result = _calculated(sign, left, right)
-                found |= {result} if self.may_overflow or result != FAILS else set()  # too long, as assumed of none
+                results |= {result} if self.may_overflow or result != FAILS else set()  # too long, as assumed of none
             else:
-                found |= {NUMBER, FAILS} if self.may_overflow else {NUMBER}
-        return found
+                results |= {NUMBER, FAILS} if self.may_overflow else {NUMBER}
+        return results
 
 
 NEGATED: Final = frozenset({"!=", "not in", "not contains"})
@@ -236,15 +236,15 @@ def _changes(tree: Expression) -> tuple[list[str], Expression]:
     return calls, tree
 
 
-def _asking(tree: Compare) -> tuple[Expression, list[Asked]] | None:
+def _question_of(tree: Compare) -> tuple[Expression, list[TextQuestion]] | None:
     """Return the changed text of a comparison, and the questions of which one has to be answered with yes.
 
     None for any other comparison than one of a changed text with texts that are written down.
     """
-    for side, other in ((tree.left, tree.right), (tree.right, tree.left)):
-        if not (isinstance(side, FunctionCall) and side.function in CHANGES and isinstance(other, Constant)):
+    for side, constant in ((tree.left, tree.right), (tree.right, tree.left)):
+        if not (isinstance(side, FunctionCall) and side.function in CHANGES and isinstance(constant, Constant)):
             continue
-        value, word = other.value, tree.operator.removeprefix("not ")
+        value, word = constant.value, tree.operator.removeprefix("not ")
         if word in ("==", "!="):
             return (side, [("is", value)]) if isinstance(value, str) else None
         if word == "in":
@@ -291,7 +291,7 @@ JOINED: Final = frozenset({"number", "string", "array"})
 """The kinds of operands of `+` in language 2."""
 
 
-def _length(block: Block, _: str) -> Found:
+def _length(block: Block, _: str) -> Results:
     if block.kind == "string" and block.single:
         return {of_value(len(block.value))}
     low, high = block.low if block.low is not None else -1, block.high
@@ -300,16 +300,16 @@ def _length(block: Block, _: str) -> Found:
     return {NUMBER._replace(low=low, high=high, whole=True)}
 
 
-def _in_case(change: Callable[[str], str]) -> Callable[[Block, str], Found]:
+def _in_case(change: Callable[[str], str]) -> Callable[[Block, str], Results]:
     """Return the results of changing the case of each code point: the length stays."""
     return lambda block, _: {of_value(change(block.value)) if block.single else TEXT._replace(high=block.high)}
 
 
-def _trimmed(block: Block, _: str) -> Found:
+def _trimmed(block: Block, _: str) -> Results:
     return {of_value(block.value.strip(WHITE_SPACE)) if block.single else TEXT._replace(high=block.high)}
 
 
-def _joined(array: Block, separator: str) -> Found:
+def _joined(array: Block, separator: str) -> Results:
     """Return the results of joining the items of an array; it fails where one of them is no text."""
     if array.contents is not None:
         if any(item.kind != "string" for item in array.contents):
@@ -322,7 +322,7 @@ def _joined(array: Block, separator: str) -> Found:
     return {TEXT, FAILS}
 
 
-def _matching(text: Block, pattern: str) -> Found:
+def _matching(text: Block, pattern: str) -> Results:
     return {_truth(is_found(pattern, text.value))} if text.single else {TRUE, FALSE}
 
 
@@ -331,7 +331,7 @@ class Function(NamedTuple):
 
     takes: frozenset[str]
     blocks: tuple[Block, ...]
-    of: Callable[[Block, str], Found]
+    of: Callable[[Block, str], Results]
     items: frozenset[str] | None = None
 
 
@@ -365,8 +365,8 @@ _ANY_CASE: Final[frozenset[bool | None]] = frozenset({True, False, None})
 _ONLY_FAILS: Final[frozenset[bool | None]] = frozenset({None})
 
 
-def _opposite(found: Iterable[bool | None]) -> frozenset[bool | None]:
-    return frozenset(None if one is None else not one for one in found)
+def _opposite(results: Iterable[bool | None]) -> frozenset[bool | None]:
+    return frozenset(None if one is None else not one for one in results)
 
 
 def _compared(operator: Comparison, left: Block, right: Block) -> frozenset[bool | None]:
@@ -384,7 +384,7 @@ def _compared(operator: Comparison, left: Block, right: Block) -> frozenset[bool
         case "not contains":
             return _opposite(_contains(left, right))
         case "starts_with" | "ends_with":
-            return _asked(operator, left, right)
+            return _answers(operator, left, right)
         case "<" | "<=":
             return _ordered(left, right, or_equal=operator == "<=")
         case ">" | ">=":
@@ -441,37 +441,37 @@ def _member(item: Block, array: Block) -> frozenset[bool | None]:
             return frozenset({False})
         if array.items is None:
             return _ANY_CASE
-        return frozenset((False, *(one for other in array.items for one in _equal(item, other))))
-    found: set[bool | None] = set()
-    for other in array.contents:
-        same = _equal(item, other)
-        found |= same - {False}
+        return frozenset((False, *(one for member in array.items for one in _equal(item, member))))
+    results: set[bool | None] = set()
+    for member in array.contents:
+        same = _equal(item, member)
+        results |= same - {False}
         if False not in same:
-            return frozenset(found)
-    return frozenset(found | {False})
+            return frozenset(results)
+    return frozenset(results | {False})
 
 
 def _contains(holder: Block, item: Block) -> frozenset[bool | None]:
     if holder.kind == "array":
         return _member(item, holder)
-    return _asked("contains", holder, item)
+    return _answers("contains", holder, item)
 
 
-def _asked(question: str, text: Block, literal: Block) -> frozenset[bool | None]:
+def _answers(word: str, text: Block, literal: Block) -> frozenset[bool | None]:
     if text.kind != "string" or literal.kind != "string":
         return _ONLY_FAILS
     if not literal.single:
-        if text.single and not any(meet(literal, of_value(part)) for part in _parts(question, text.value)):
+        if text.single and not any(meet(literal, of_value(part)) for part in _parts(word, text.value)):
             return frozenset({False})
         return BOTH
-    asked = (question, literal.value)
+    full_question = (word, literal.value)
     if text.single:
-        return frozenset({answer_of(text.value, asked)})
-    if literal.value == "" or any(answer and follows(one, asked) for one, answer in text.answers):
+        return frozenset({answer_of(text.value, full_question)})
+    if literal.value == "" or any(answer and follows(one, full_question) for one, answer in text.answers):
         return frozenset({True})
     if text.high is not None and len(literal.value) >= text.high:
         return frozenset({False})
-    if any(not answer and follows(asked, one) for one, answer in text.answers):
+    if any(not answer and follows(full_question, one) for one, answer in text.answers):
         return frozenset({False})
     return BOTH
 
@@ -490,11 +490,11 @@ def _parts(question: str, text: str) -> Iterator[str]:
             raise AssertionError(f"what is `{question}`?")
 
 
-def two_hold(said: list[set[bool | None]]) -> bool:
+def two_may_hold(results: list[set[bool | None]]) -> bool:
     """Return whether a case may be the first that holds while a later one also holds."""
-    for position, one in enumerate(said):
-        if True in one and any(True in later for later in said[position + 1 :]):
+    for position, result in enumerate(results):
+        if True in result and any(True in later for later in results[position + 1 :]):
             return True
-        if False not in one:
+        if False not in result:
             return False
     return False

@@ -107,27 +107,27 @@ def _ending(step: AnyStep, tool: Tool) -> Iterator[str]:
 
 
 def _of_calls(step: ParallelStep, names: Callable[[AnyPart], list[str]]) -> list[str]:
-    found = [name for call in step.parallel_steps if call.on_error != "skip" for name in names(call)]
-    return list(dict.fromkeys(found))
+    errors = [name for call in step.parallel_steps if call.on_error != "skip" for name in names(call)]
+    return list(dict.fromkeys(errors))
 
 
 def all_errors(part: AnyPart, whole: AnyPart, tool: Tool) -> tuple[str, ...]:
     """Return every name that `error_name` of a step, or of a sub-step of `whole`, can have."""
-    found = late_errors(part, tool) + early_errors(part)
+    errors = late_errors(part, tool) + early_errors(part)
     if isinstance(part, BranchStep):
-        found += [*errors_of_items(part, tool), *(["Dependency"] if part.needs else [])]
+        errors += [*errors_of_items(part, tool), *(["Dependency"] if part.needs else [])]
     elif isinstance(part, ParallelStep) and part.branches:
-        found += [*errors_of_branches(part, tool), "BadOutput"]
+        errors += [*errors_of_branches(part, tool), "BadOutput"]
     elif isinstance(part, ForEachStep):
-        found += errors_before_items(part)
-        found += errors_of_items(part, tool) if part.on_item_error == "fail" else ()
-    if isinstance(part, ParallelStep) and found:
-        found.append("BadOutput")  # all outputs together are too large
+        errors += errors_before_items(part)
+        errors += errors_of_items(part, tool) if part.on_item_error == "fail" else ()
+    if isinstance(part, ParallelStep) and errors:
+        errors.append("BadOutput")  # all outputs together are too large
     if _may_lack(part):
-        found.append("Dependency")
+        errors.append("Dependency")
     if getattr(whole, "max_visits", None) is not None:
-        found.append("Visits")
-    return tuple(dict.fromkeys(found))
+        errors.append("Visits")
+    return tuple(dict.fromkeys(errors))
 
 
 def _may_lack(part: AnyPart) -> bool:
@@ -169,13 +169,13 @@ def least_attempts(call: Call, tool: Tool) -> int:
     return min(attempts(call, name, tool) for name in late_errors(call, tool))
 
 
-def told_apart(transitions: Iterable[Transition], names: Iterable[str], cost: Callable[[str], int]) -> list[str]:
+def representatives(transitions: Iterable[Transition], names: Iterable[str], cost: Callable[[str], int]) -> list[str]:
     """Return one of each group of errors that take the same transition, and cost the same attempts."""
     failures = [one for one in transitions if one.kind in _FAILURES]
-    found: dict[object, str] = {}
+    groups: dict[object, str] = {}
     for name in names:
-        found.setdefault((leaving(failures, name), cost(name)), name)
-    return list(found.values())
+        groups.setdefault((leaving(failures, name), cost(name)), name)
+    return list(groups.values())
 
 
 def leaving(transitions: Iterable[Transition], name: str) -> Transition | None:

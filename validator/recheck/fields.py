@@ -17,20 +17,20 @@ class Fields:
         if not isinstance(data, dict):
             raise Refused(f"{what} is no object")
         self.data = data
-        self.what = what
-        self.taken: set[str] = set()
+        self.label = what
+        self.names_read: set[str] = set()
 
     def any(self, name: str) -> Any:
         """Return a field that may hold any value."""
         if name not in self.data:
-            raise Refused(f"{self.what} has no `{name}`")
-        self.taken.add(name)
+            raise Refused(f"{self.label} has no `{name}`")
+        self.names_read.add(name)
         return self.data[name]
 
     def _of(self, kind: type[T], name: str, is_not: str) -> T:
         value = self.any(name)
         if type(value) is not kind:
-            raise Refused(f"`{name}` of {self.what} is {is_not}")
+            raise Refused(f"`{name}` of {self.label} is {is_not}")
         return value
 
     def text(self, name: str) -> str:
@@ -55,24 +55,24 @@ class Fields:
 
     def objects(self, name: str) -> Iterator[Fields]:
         """Yield the objects of a list."""
-        return (Fields(one, f"`{name}[{number}]` of {self.what}") for number, one in enumerate(self.list(name)))
+        return (Fields(one, f"`{name}[{number}]` of {self.label}") for number, one in enumerate(self.list(name)))
 
     def numbers(self, name: str) -> Iterator[int]:
         """Yield the whole numbers of a list."""
         for value in self.list(name):
             if type(value) is not int:
-                raise Refused(f"`{name}` of {self.what} holds what is no whole number")
+                raise Refused(f"`{name}` of {self.label} holds what is no whole number")
             yield value
 
     def costs(self, name: str) -> Iterator[tuple[int, Any]]:
         """Yield pairs of a cost and the states with that cost."""
         for entry in self.list(name):
             if not (isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is int and entry[0] >= 0):
-                raise Refused(f"`{name}` of {self.what} holds what is no cost with states")
+                raise Refused(f"`{name}` of {self.label} holds what is no cost with states")
             yield entry[0], entry[1]
 
     def close(self) -> None:
         """Refuse the fields that were not read."""
-        left = sorted(name for name in self.data if name not in self.taken and self.data[name] is not None)
+        left = sorted(name for name in self.data if name not in self.names_read and self.data[name] is not None)
         if left:
-            raise Refused(f"{self.what} has a field `{left[0]}` that no certificate has")
+            raise Refused(f"{self.label} has a field `{left[0]}` that no certificate has")

@@ -9,8 +9,8 @@ from itertools import product
 from math import ceil, floor, prod
 from typing import Final, NamedTuple
 
+from stepward.validator.recheck.blocks import Block, of_type, of_value
 from stepward.validator.recheck.built import text_of
-from stepward.validator.recheck.cells import Block, of_type, of_value
 from stepward.validator.recheck.languages import may_match, whole
 from stepward.validator.recheck.short_texts import PATTERN
 from stepward.validator.recheck.types import covers, fits
@@ -39,9 +39,9 @@ Given = TypeSpec | Constant | Block | None
 """What gives a reference its values; None for any value."""
 
 
-def is_filled_of(places: Iterable[Iterable[Given]], spec: TypeSpec) -> bool:
+def is_filled_of(parts: Iterable[Iterable[Given]], spec: TypeSpec) -> bool:
     """Return whether a text is certainly of a type; each of its places has what gives it its values."""
-    known = [_pieces(one) for one in places]
+    known = [_pieces(one) for one in parts]
     if prod(map(len, known)) > MAX_CHOICES:
         known = [[_any_of(pieces)] for pieces in known]
     return all(_is_of(chosen, spec) for chosen in product(*known))
@@ -63,21 +63,21 @@ def _is_of(pieces: Sequence[Piece], spec: TypeSpec) -> bool:
     )
 
 
-def _pieces(given: Iterable[Given]) -> list[Piece]:
-    found: dict[Piece, None] = {}
-    for one in given:
-        match one:
+def _pieces(values: Iterable[Given]) -> list[Piece]:
+    pieces: dict[Piece, None] = {}
+    for value in values:
+        match value:
             case None:
-                found[Piece(0, None, _ANY_SIGNS)] = None
-            case Constant(value=value):
-                found[_of_block(of_value(value))] = None
+                pieces[Piece(0, None, _ANY_SIGNS)] = None
+            case Constant(value=constant):
+                pieces[_of_block(of_value(constant))] = None
             case Block():
-                found[_of_block(one)] = None
+                pieces[_of_block(value)] = None
             case TypeSpec(pattern=pattern):
-                for block in of_type(one):
+                for block in of_type(value):
                     is_matched = pattern is not None and block.kind == "string" and not block.single
-                    found[_matched(_of_block(block), pattern or "") if is_matched else _of_block(block)] = None
-    return list(found)
+                    pieces[_matched(_of_block(block), pattern or "") if is_matched else _of_block(block)] = None
+    return list(pieces)
 
 
 def _literal(text: str) -> Piece:
@@ -98,12 +98,12 @@ def _of_block(block: Block) -> Piece:
 def _of_texts(block: Block) -> Piece:
     least = 0 if block.low is None else max(floor(block.low) + 1, 0)
     most = None if block.high is None else ceil(block.high) - 1
-    said = {word: literal for (word, literal), answer in sorted(block.answers) if answer}
-    if PATTERN in said:
-        return _matched(Piece(least, most, _ANY_SIGNS), said[PATTERN])
-    if "starts_with" in said:
-        return Piece(least, most, f"{_literal(said['starts_with']).shape}{_ANY_SIGNS}")
-    end = _literal(said["ends_with"]).shape if "ends_with" in said else ""
+    answers = {word: literal for (word, literal), answer in sorted(block.answers) if answer}
+    if PATTERN in answers:
+        return _matched(Piece(least, most, _ANY_SIGNS), answers[PATTERN])
+    if "starts_with" in answers:
+        return Piece(least, most, f"{_literal(answers['starts_with']).shape}{_ANY_SIGNS}")
+    end = _literal(answers["ends_with"]).shape if "ends_with" in answers else ""
     return Piece(least, most, f"{_ANY_SIGNS}{end}")
 
 

@@ -77,12 +77,12 @@ class Control:
     @cached_property
     def reachable(self) -> frozenset[int]:
         """The steps to which a path leads from the first one."""
-        found, left = {0}, [0]
+        reached, left = {0}, [0]
         while left:
-            new = set(self.following[left.pop()]) - found
-            found |= new
+            new = set(self.following[left.pop()]) - reached
+            reached |= new
             left += new
-        return frozenset(found)
+        return frozenset(reached)
 
     @cached_property
     def following(self) -> list[tuple[int, ...]]:
@@ -95,11 +95,11 @@ class Control:
     @cached_property
     def before(self) -> list[list[int]]:
         """The steps that each step may follow."""
-        found: list[list[int]] = [[] for _ in self.steps]
+        predecessors: list[list[int]] = [[] for _ in self.steps]
         for number, targets in enumerate(self.following):
             for target in targets:
-                found[target].append(number)
-        return found
+                predecessors[target].append(number)
+        return predecessors
 
     @cached_property
     def ends(self) -> list[tuple[Transition, ...]]:
@@ -110,14 +110,14 @@ class Control:
         ]
 
     def _target(self, number: int, name: str) -> int:
-        found = self.position.get(name)
+        target = self.position.get(name)
         if (
-            found is None
-            or isinstance(self.steps[found], BranchStep)
-            or self.layout.owner(found) != self.layout.owner(number)
+            target is None
+            or isinstance(self.steps[target], BranchStep)
+            or self.layout.owner(target) != self.layout.owner(number)
         ):
             raise Unreadable(f"the program does not say where control goes: it has no step `{name}` there")
-        return found
+        return target
 
     def _ended(self, number: int, kind: Kind, status: str) -> Transition:
         """Return the transition that ends the run, or the body in which the step is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from stepward.validator.recheck.cells import UNDEFINED, Block, common, meet
+from stepward.validator.recheck.blocks import UNDEFINED, Block, common, meet
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import prefixes
 
@@ -32,12 +32,12 @@ class Followed:
         self.names = tuple(names)
         self.blocks = tuple(blocks)
         self.slot = {name: number for number, name in enumerate(self.names)}
-        self.gone = [cut.index(UNDEFINED) for cut in self.blocks]
+        self.undefined = [cut.index(UNDEFINED) for cut in self.blocks]
         self._under: dict[Names, list[int]] = {}
         for slot in sorted(range(len(self.names)), key=lambda slot: (len(self.names[slot]), slot)):
             for root in prefixes(self.names[slot]):
                 self._under.setdefault(root, []).append(slot)
-        self._met: dict[tuple[int, Block], tuple[int, ...]] = {}
+        self._meeting: dict[tuple[int, Block], tuple[int, ...]] = {}
         self._split: dict[int, tuple[dict[tuple[str, Any], int], list[int]]] = {}
 
     def under(self, root: Names) -> Sequence[int]:
@@ -50,8 +50,8 @@ class Followed:
 
     def with_owners(self, slots: Iterable[int]) -> list[int]:
         """Return the slots of references and of their owners, owners first."""
-        found = {self.slot[name] for one in slots for name in prefixes(self.names[one]) if name in self.slot}
-        return sorted(found, key=lambda slot: (len(self.names[slot]), slot))
+        slots_found = {self.slot[name] for one in slots for name in prefixes(self.names[one]) if name in self.slot}
+        return sorted(slots_found, key=lambda slot: (len(self.names[slot]), slot))
 
     def inside(self, slot: int) -> list[int]:
         """Return the slots of the fields and items of a reference."""
@@ -61,22 +61,22 @@ class Followed:
     def meeting(self, slot: int, block: Block) -> tuple[int, ...]:
         """Return the numbers of the blocks of a reference that may share a value with a block."""
         key = (slot, block)
-        if key not in self._met:
+        if key not in self._meeting:
             singles, others = self._sorted(slot)
             if block.single:
                 same = singles.get((block.kind, block.value))
-                found = [one for one in others if meet(self.blocks[slot][one], block)]
-                self._met[key] = tuple(found if same is None else sorted([*found, same]))
+                numbers = [one for one in others if meet(self.blocks[slot][one], block)]
+                self._meeting[key] = tuple(numbers if same is None else sorted([*numbers, same]))
             else:
-                self._met[key] = tuple(number for number, one in enumerate(self.blocks[slot]) if meet(one, block))
-        return self._met[key]
+                self._meeting[key] = tuple(number for number, one in enumerate(self.blocks[slot]) if meet(one, block))
+        return self._meeting[key]
 
     def cut(self, names: Names, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return the blocks of a reference with some values, cut to those; the values if it is not followed."""
         if names not in self.slot:
             return blocks
-        own = self.blocks[self.slot[names]]
-        return tuple(common(block, one) for block in own for one in blocks if meet(block, one))
+        partition = self.blocks[self.slot[names]]
+        return tuple(common(block, one) for block in partition for one in blocks if meet(block, one))
 
     def _sorted(self, slot: int) -> tuple[dict[tuple[str, Any], int], list[int]]:
         """Return the single-valued blocks of a slot by value, and the other blocks. A long enum has many of the

@@ -45,19 +45,19 @@ def says_nothing(text: str) -> bool:
 
 def _only_asks(text: str, shows: str) -> None:
     """Refuse commands that could change the answer of a solver."""
-    asked = 0
+    questions = 0
     for command in _commands(text):
         word = command[1:].split(None, 1)[0].rstrip(")") if len(command) > 2 else ""
         if word not in _COMMANDS:
             raise Refused(f"the formula for `{shows}` holds `{command[:40]}`, which no formula needs")
-        asked += word == "check-sat"
-    if asked != 1 or not text.rstrip().endswith("(check-sat)"):
+        questions += word == "check-sat"
+    if questions != 1 or not text.rstrip().endswith("(check-sat)"):
         raise Refused(f"the formula for `{shows}` does not end with its one question")
 
 
 def _commands(text: str) -> list[str]:
     """Split a text into its commands."""
-    found, depth, start, quoted = [], 0, 0, ""
+    commands, depth, start, quoted = [], 0, 0, ""
     for position, sign in enumerate(text):
         if quoted:
             quoted = "" if sign == quoted else quoted
@@ -71,12 +71,12 @@ def _commands(text: str) -> list[str]:
         elif sign == ")":
             depth -= 1
             if depth == 0:
-                found.append(text[start : position + 1])
+                commands.append(text[start : position + 1])
         elif depth == 0 and not sign.isspace():
             raise Refused("a formula holds what is no command")
     if depth or quoted:
         raise Refused("a formula breaks off")
-    return found
+    return commands
 
 
 def _by_cvc5(text: str, seconds: float) -> str:
@@ -94,10 +94,10 @@ def _by_cvc5(text: str, seconds: float) -> str:
             command = parser.nextCommand()
             if command.isNull():
                 break
-            said = command.invoke(instance, symbols).strip()
-            if said.startswith("(error"):
-                raise Refused(f"cvc5 can't read a formula: {said[:200]}")
-            answer = said or answer
+            output = command.invoke(instance, symbols).strip()
+            if output.startswith("(error"):
+                raise Refused(f"cvc5 can't read a formula: {output[:200]}")
+            answer = output or answer
     except RuntimeError as error:
         raise Refused(f"cvc5 can't read a formula: {str(error)[:200]}") from None
     return answer or "nothing"

@@ -101,17 +101,17 @@ class Boundary:
         update: dict[str, Any] = {}
         properties = dict(spec.properties or {})
         for name in inner:
-            found = self._enforced((source, (*fields, name)))
-            if found is None or found is _ABSENT:
+            inner_spec = self._enforced((source, (*fields, name)))
+            if inner_spec is None or inner_spec is _ABSENT:
                 continue
             if name == ITEMS:
-                update["items"] = found
+                update["items"] = inner_spec
             else:
-                properties[name] = found
+                properties[name] = inner_spec
         if not is_declared:
-            asked = uses.asked
+            tested = uses.tested
             update["required"] = tuple(
-                name for name in inner if name != ITEMS and (source, (*fields, name)) not in asked
+                name for name in inner if name != ITEMS and (source, (*fields, name)) not in tested
             )
         if properties:
             update["properties"] = properties
@@ -202,7 +202,7 @@ def _says_kind(spec: TypeSpec | None) -> bool:
 class Uses:
     """The requirements that uses put on the undeclared slots of a program.
 
-    Slots whose values are compared or assigned to one another are *alike*: they share their requirements. `asked` are
+    Slots whose values are compared or assigned to one another are *alike*: they share their requirements. `tested` are
     the slots that `defined` tests, `below` the fields that are read of each slot.
     """
 
@@ -211,8 +211,8 @@ class Uses:
         self.lookup = boundary.reading.lookup
         self.needs: dict[Slot, list[frozenset[str]]] = {}
         self.allows_null: set[Slot] = set()
-        self.alike: dict[Slot, set[Slot]] = {}
-        self.asked: set[Slot] = set()
+        self.same_type: dict[Slot, set[Slot]] = {}
+        self.tested: set[Slot] = set()
         self.below: dict[Slot, set[str]] = {}
         self._open: dict[Names, list[Slot]] = {}
         self._either: list[tuple[list[Slot], list[Slot]]] = []
@@ -228,18 +228,18 @@ class Uses:
         """Return the possible kinds of a slot by its uses; None where uses contradict one another."""
         if slot not in self._groups:
             group = self._group(slot)
-            found = frozenset(KINDS).intersection(*(need for one in group for need in self.needs.get(one, ())))
-            known = None if not found else found | (frozenset({"null"}) if group & self.allows_null else NOTHING)
+            common = frozenset(KINDS).intersection(*(need for one in group for need in self.needs.get(one, ())))
+            known = None if not common else common | (frozenset({"null"}) if group & self.allows_null else NOTHING)
             self._groups.update(dict.fromkeys(group, known))
         return self._groups[slot]
 
     def _group(self, slot: Slot) -> set[Slot]:
         group, pending = {slot}, [slot]
         while pending:
-            for other in self.alike.get(pending.pop(), ()):
-                if other not in group:
-                    group.add(other)
-                    pending.append(other)
+            for twin in self.same_type.get(pending.pop(), ()):
+                if twin not in group:
+                    group.add(twin)
+                    pending.append(twin)
         return group
 
     # -- collecting ------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Uses:
                     self._built(slot, tree)
                     self._nodes(tree)
                     for path in changed_paths(tree):  # what comes from elsewhere may lack the field
-                        self._read(path, is_asked=True)
+                        self._read(path, is_tested=True)
 
     def _built(self, slot: Slot, tree: Expression) -> None:
         """Record that each field of a built object has the type of what was put in; lists say nothing."""
@@ -279,16 +279,16 @@ class Uses:
         stage = self.boundary.reading.layout.bodies[number].next
         for source, fields in self._slots(names) if names is not None else ():
             self._add((source, fields), _ARRAY)
-            self._note_below(source, (*fields, ITEMS), is_asked=False)
+            self._note_below(source, (*fields, ITEMS), is_tested=False)
             self._pair((Source("item", step.item_name, stage), ()), (source, (*fields, ITEMS)))
 
     def _nodes(self, tree: Expression) -> None:
         for node in walk(tree):
             match node:
                 case Reference(names=names) if len(names) > 1:
-                    self._read(names, is_asked=False)
+                    self._read(names, is_tested=False)
                 case Defined(reference=reference):
-                    self._read(reference.names, is_asked=True)
+                    self._read(reference.names, is_tested=True)
                 case Compare():
                     self._comparison(node)
                 case FunctionCall(function=function, operand=operand):
@@ -352,7 +352,7 @@ class Uses:
         if isinstance(array, Built):
             self._need_all(array.parts, kinds)
         for source, fields in self._slots(array.names) if isinstance(array, Reference) else ():
-            self._note_below(source, (*fields, ITEMS), is_asked=False)
+            self._note_below(source, (*fields, ITEMS), is_tested=False)
             self._add((source, (*fields, ITEMS)), kinds)
 
     def _comparison(self, node: Compare) -> None:
@@ -368,9 +368,9 @@ class Uses:
                 self._need_all((node.left, node.right), TAKEN[operator])
 
     def _same(self, left: Expression, right: Expression) -> None:
-        for one, other in ((left, right), (right, left)):
-            for slot in self._slots(one.names) if isinstance(one, Reference) else ():
-                self._equate(slot, other)
+        for side, opposite in ((left, right), (right, left)):
+            for slot in self._slots(side.names) if isinstance(side, Reference) else ():
+                self._equate(slot, opposite)
 
     def _contains(self, node: Compare) -> None:
         if isinstance(node.right, Constant) and not isinstance(node.right.value, str):
@@ -386,8 +386,8 @@ class Uses:
     def _decide_contains(self) -> None:
         """Require texts on both sides of a `contains`, unless the left side is known to be an array."""
         for left, right in self._either:
-            found = [self._static(slot) for slot in left]
-            if not left or not any(kinds is None or kinds == _ARRAY for kinds in found):
+            static_kinds = [self._static(slot) for slot in left]
+            if not left or not any(kinds is None or kinds == _ARRAY for kinds in static_kinds):
                 needed: frozenset[str] = _TEXT
             elif all(self.boundary.declares(slot) for slot in left):
                 continue  # an array: nothing is assumed about its items
@@ -412,12 +412,12 @@ class Uses:
                 self._same(item, part)
         elif isinstance(array, Reference):
             for source, fields in self._slots(array.names):
-                self._note_below(source, (*fields, ITEMS), is_asked=False)
+                self._note_below(source, (*fields, ITEMS), is_tested=False)
                 self._equate((source, (*fields, ITEMS)), item)
 
-    def _equate(self, slot: Slot, other: Expression) -> None:
+    def _equate(self, slot: Slot, tree: Expression) -> None:
         """Record that a slot has the type of an expression."""
-        match other:
+        match tree:
             case Constant(value=None):
                 if not self.boundary.declares(slot):
                     self.allows_null.add(slot)
@@ -427,16 +427,16 @@ class Uses:
                 for twin in self._slots(names):
                     self._pair(slot, twin)
             case _:
-                self._add(slot, frozenset(block.kind for block in result_blocks(other)))
-                if isinstance(other, Arithmetic) and other.joins:
-                    self._sum(other).append(slot)
+                self._add(slot, frozenset(block.kind for block in result_blocks(tree)))
+                if isinstance(tree, Arithmetic) and tree.joins:
+                    self._sum(tree).append(slot)
 
-    def _pair(self, one: Slot, other: Slot) -> None:
-        first, second = self.boundary.declared(one), self.boundary.declared(other)
+    def _pair(self, left: Slot, right: Slot) -> None:
+        first, second = self.boundary.declared(left), self.boundary.declared(right)
         if first is None and second is None:
-            self.alike.setdefault(one, set()).add(other)
-            self.alike.setdefault(other, set()).add(one)
-        for slot, spec, known in ((one, second, first), (other, first, second)):
+            self.same_type.setdefault(left, set()).add(right)
+            self.same_type.setdefault(right, set()).add(left)
+        for slot, spec, known in ((left, second, first), (right, first, second)):
             if spec is not None and spec is not _ABSENT and known is None:  # what is absent says nothing
                 kinds = _kinds(spec)
                 if "null" in kinds and len(kinds) > 1:
@@ -457,16 +457,16 @@ class Uses:
         if not self.boundary.declares(slot):
             self.needs.setdefault(slot, []).append(kinds)
 
-    def _read(self, names: Names, *, is_asked: bool) -> None:
+    def _read(self, names: Names, *, is_tested: bool) -> None:
         for depth, name in enumerate(names):
             for slot in self._slots(names[:depth]) if index_of(name) is not None else ():
                 self._add(slot, _ARRAY)
         for source, fields in self._slots(names):
-            self._note_below(source, fields, is_asked=is_asked)
+            self._note_below(source, fields, is_tested=is_tested)
 
-    def _note_below(self, source: Source, fields: Names, *, is_asked: bool) -> None:
-        if is_asked:
-            self.asked.add((source, fields))
+    def _note_below(self, source: Source, fields: Names, *, is_tested: bool) -> None:
+        if is_tested:
+            self.tested.add((source, fields))
         for depth, name in enumerate(fields):
             owner: Slot = (source, fields[:depth])
             self.below.setdefault(owner, set()).add(name)
@@ -475,20 +475,20 @@ class Uses:
 
     def _slots(self, names: Names) -> list[Slot]:
         if names not in self._open:
-            meant = self.lookup.meaning(names)
-            below = () if meant is None else meant.fields
+            resolution = self.lookup.resolve(names)
+            below = () if resolution is None else resolution.fields
             fields = tuple(ITEMS if index_of(name) is not None else name for name in below)
-            self._open[names] = [] if meant is None else [(source, fields) for source in meant.sources]
+            self._open[names] = [] if resolution is None else [(source, fields) for source in resolution.sources]
         return self._open[names]
 
 
 def _joined(node: Arithmetic) -> Iterator[Reference]:
     """Yield the references that are operands of a `+`, or of one in parentheses inside of it."""
-    for one in children(node):
-        if isinstance(one, Reference):
-            yield one
-        elif isinstance(one, Arithmetic) and one.joins:
-            yield from _joined(one)
+    for operand in children(node):
+        if isinstance(operand, Reference):
+            yield operand
+        elif isinstance(operand, Arithmetic) and operand.joins:
+            yield from _joined(operand)
 
 
 def kind_of(value: Any) -> frozenset[str]:

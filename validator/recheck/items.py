@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stepward.validator.recheck.cells import Block
+from stepward.validator.recheck.blocks import Block
 from stepward.validator.recheck.names import Names
 from stepward.vm.expressions.fields import index_of
 
@@ -25,13 +25,13 @@ def surely_has(owner: Block, name: str) -> bool:
     return number is not None and owner.kind == "array" and owner.low is not None and owner.low + 1 > number
 
 
-def apart_by_length(fields: Iterable[Names], environment: Mapping[Names, Blocks]) -> dict[Names, Blocks]:
-    """Return an environment in which arrays with an item at an index that is read are apart from those without."""
-    found = dict(environment)
+def split_by_length(fields: Iterable[Names], environment: Mapping[Names, Blocks]) -> dict[Names, Blocks]:
+    """Return an environment with two blocks for an array of which an item is read: with that item, and without it."""
+    split = dict(environment)
     for *owner, field in fields:
-        if index_of(field) is not None and found[tuple(owner)]:
-            found[tuple(owner)] = tuple(part for block in found[tuple(owner)] for part in _parts(block, field))
-    return found
+        if index_of(field) is not None and split[tuple(owner)]:
+            split[tuple(owner)] = tuple(part for block in split[tuple(owner)] for part in _parts(block, field))
+    return split
 
 
 def _parts(owner: Block, field: str) -> Blocks:

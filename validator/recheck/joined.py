@@ -46,13 +46,13 @@ def written_items(step: AnyStep) -> list[Expression]:
 
 def parts_of(reading: Parsed, owner: int) -> dict[str, Part]:
     """Return the fields that the object of a step with branches can have; a branch without an `end` gives none."""
-    found: dict[str, Part] = {}
+    fields: dict[str, Part] = {}
     for branch in reading.layout.forks[owner].branches:
         is_sure = always_ends_with_output(reading, branch)
         if is_sure or any(isinstance(reading.steps[number], EndStep) for number in closing(reading, branch)):
             name = reading.steps[branch].id
-            found[_last(name)] = Part((name, "output"), not is_sure)
-    return found
+            fields[_last(name)] = Part((name, "output"), not is_sure)
+    return fields
 
 
 def object_of(reading: Parsed, owner: int) -> Built:

@@ -73,7 +73,7 @@ def _nothing_yet(steps: Steps, number: int) -> Joined:
 
 def _ordered(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterable[Joined]:
     """Return the joint outcomes of sub-steps of which one starts only if all that it needs have an output."""
-    found: dict[tuple[Joined, frozenset[int]], None] = {(_nothing_yet(steps, number), frozenset()): None}
+    reached: dict[tuple[Joined, frozenset[int]], None] = {(_nothing_yet(steps, number), frozenset()): None}
     for sub in in_order(step):
         part = step.parallel_steps[sub]
         needed = needs(step, sub)
@@ -81,16 +81,18 @@ def _ordered(steps: Steps, number: int, step: ParallelStep, state: State) -> Ite
         # What only lacks an output counts behind every other failure.
         without = list(dict.fromkeys(_unstarted(steps, number, part, len(step.parallel_steps) + sub)))
         after: dict[tuple[Joined, frozenset[int]], None] = {}
-        for before, good in found:
+        for before, good in reached:
             for result, has_output in results if needed <= good else without:
-                kept = tuple(one for one in result.exit.changes if one[0] not in _overwritten(steps, step, sub))
-                joint = both(before.exit, result.exit._replace(changes=kept))
-                one = Joined(_first(before.failed, result.failed), before.round + result.round, joint)
-                after[one, good | {sub} if has_output else good] = None
+                changes = tuple(
+                    joined for joined in result.exit.changes if joined[0] not in _overwritten(steps, step, sub)
+                )
+                joint = both(before.exit, result.exit._replace(changes=changes))
+                joined = Joined(_first(before.failed, result.failed), before.round + result.round, joint)
+                after[joined, good | {sub} if has_output else good] = None
                 if len(after) > MAX_EXITS:
                     raise TooLarge(f"`{step.id}` has too many exits to be checked")
-        found = after
-    return dict.fromkeys(one for one, _ in found)
+        reached = after
+    return dict.fromkeys(joined for joined, _ in reached)
 
 
 def _overwritten(steps: Steps, step: ParallelStep, sub: int) -> set[int]:
@@ -100,18 +102,18 @@ def _overwritten(steps: Steps, step: ParallelStep, sub: int) -> set[int]:
     return {slot for root in roots for slot in steps.followed.under(root)}
 
 
-def _first(one: tuple[int, str] | None, other: tuple[int, str] | None) -> tuple[int, str] | None:
+def _first(left: tuple[int, str] | None, right: tuple[int, str] | None) -> tuple[int, str] | None:
     """Return the failure that counts: the one with the lower place, and the one seen first of the same place."""
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other, key=lambda failure: failure[0])
+    if left is None or right is None:
+        return right if left is None else left
+    return min(left, right, key=lambda failure: failure[0])
 
 
-def _unstarted(steps: Steps, number: int, part: AnyCall, place: int) -> Iterator[tuple[Joined, bool]]:
+def _unstarted(steps: Steps, number: int, part: AnyCall, rank: int) -> Iterator[tuple[Joined, bool]]:
     """Yield the outcomes of a sub-step that needs something that came to nothing."""
     for change in steps.left_without(part, "Dependency"):
         whole = Exit(steps.transitions(number)[0], change, NOTHING, NOTHING, 1)
-        yield Joined((place, "Dependency") if part.on_error != "skip" else None, 0, whole), False
+        yield Joined((rank, "Dependency") if part.on_error != "skip" else None, 0, whole), False
 
 
 def _side_by_side(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterable[Joined]:
@@ -134,14 +136,14 @@ def _side_by_side(steps: Steps, number: int, step: ParallelStep, state: State) -
 
 
 def _results(
-    steps: Steps, number: int, sub: int, part: AnyCall, state: State, place: int
+    steps: Steps, number: int, sub: int, part: AnyCall, state: State, rank: int
 ) -> Iterator[tuple[Joined, bool]]:
-    """Yield the possible outcomes of a sub-step, each with whether it has an output; `place` is that of its failure."""
-    here = frozenset({sub}) if (number, sub) in steps.parts else NOTHING
+    """Yield the possible outcomes of a sub-step, each with whether it has an output; `rank` is that of its failure."""
+    own_part = frozenset({sub}) if (number, sub) in steps.parts else NOTHING
     for kind, changes, is_started, cost, error in steps.call_outcomes(number, part, state):
-        failed = (place, error) if kind == "failed" and part.on_error != "skip" else None
+        failed = (rank, error) if kind == "failed" and part.on_error != "skip" else None
         is_tried_again = failed is not None and is_started and steps.has_costs
         round_ = least_attempts(part, steps.reading.tool) if is_tried_again else 0  # with any error, before
-        started, succeeded = here if is_started else NOTHING, here if kind == "success" else NOTHING
+        started, succeeded = own_part if is_started else NOTHING, own_part if kind == "success" else NOTHING
         whole = Exit(steps.transitions(number)[0], changes, started, succeeded, cost if steps.has_costs else 1)
         yield Joined(failed, round_, whole), kind != "failed"

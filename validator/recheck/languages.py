@@ -38,7 +38,7 @@ class _TooMuch(Exception):  # noqa: N818 - never seen outside this file
 
 
 @dataclass(frozen=True, slots=True)
-class One:
+class CharSet:
     """One character of a set."""
 
     ranges: Ranges
@@ -80,17 +80,17 @@ class Nothing:
     """The empty text."""
 
 
-Rest = One | Edge | Then | Or | Times | Nothing
+Rest = CharSet | Edge | Then | Or | Times | Nothing
 
 NEVER: Final = Or(frozenset())
 NOTHING: Final = Nothing()
-ALL: Final = Times(One(((0, LAST),)), 0, None)
+ALL: Final = Times(CharSet(((0, LAST),)), 0, None)
 """Every text."""
 
-SPACES: Final = Times(One(tuple((ord(sign), ord(sign)) for sign in sorted(WHITE_SPACE))), 0, None)
+SPACES: Final = Times(CharSet(tuple((ord(sign), ord(sign)) for sign in sorted(WHITE_SPACE))), 0, None)
 """White space, or nothing."""
 
-NO_SPACE: Final = One(
+NO_SPACE: Final = CharSet(
     tuple(
         (ord(low) + 1, ord(high) - 1)
         for low, high in pairwise(("\0", *sorted(WHITE_SPACE), chr(LAST)))
@@ -110,12 +110,12 @@ def then(first: Rest, second: Rest) -> Rest:
 
 def either(parts: Iterable[Rest]) -> Rest:
     """Return the union of several expressions."""
-    found: set[Rest] = set()
+    alternatives: set[Rest] = set()
     for part in parts:
-        found |= part.parts if isinstance(part, Or) else {part}
-    if ALL in found:
+        alternatives |= part.parts if isinstance(part, Or) else {part}
+    if ALL in alternatives:
         return ALL
-    return next(iter(found)) if len(found) == 1 else Or(frozenset(found))
+    return next(iter(alternatives)) if len(alternatives) == 1 else Or(frozenset(alternatives))
 
 
 def times(part: Rest, least: int, most: int | None) -> Rest:
@@ -139,10 +139,10 @@ def times(part: Rest, least: int, most: int | None) -> Rest:
 def _copies(part: Rest, number: int) -> Rest:
     if number > MAX_UNROLLED:
         raise _TooMuch
-    found: Rest = NOTHING
+    copies: Rest = NOTHING
     for _ in range(number):
-        found = then(part, found)
-    return found
+        copies = then(part, copies)
+    return copies
 
 
 @lru_cache(CACHE_SIZE)
@@ -164,14 +164,14 @@ def _parts(rest: Rest) -> Iterable[Rest]:
 def _written(tree: Node) -> Rest:
     match tree:
         case Chars(ranges=ranges):
-            return One(ranges) if ranges else NEVER
+            return CharSet(ranges) if ranges else NEVER
         case Anchor(at=at):
             return Edge(at)
         case Sequence(parts=parts):
-            found: Rest = NOTHING
+            rest: Rest = NOTHING
             for part in reversed(parts):
-                found = then(_written(part), found)
-            return found
+                rest = then(_written(part), rest)
+            return rest
         case Choice(parts=parts):
             return either(_written(part) for part in parts)
         case Repeat(part=part, low=low, high=high):
@@ -213,21 +213,21 @@ def _question(question: str, text: str) -> Rest | None:
     if word == "matches":
         pattern = None if "trim" in calls else _pattern(text)
         return None if pattern is None else _before(pattern, tuple(calls))
-    found: Rest = NOTHING
+    rest: Rest = NOTHING
     for sign in reversed(text):
-        found = then(_before(One(((ord(sign), ord(sign)),)), tuple(calls)), found)
+        rest = then(_before(CharSet(((ord(sign), ord(sign)),)), tuple(calls)), rest)
     is_first, is_last = word in ("starts_with", "is"), word in ("ends_with", "is")
     if "trim" not in calls or not text:
         space = SPACES if "trim" in calls and word == "is" else NOTHING
-        found = then(found, Edge("end")) if is_last else found
-        return _sought(then(Edge("start"), then(space, found)) if is_first else found)
+        rest = then(rest, Edge("end")) if is_last else rest
+        return _sought(then(Edge("start"), then(space, rest)) if is_first else rest)
     starts, ends = text[0] in WHITE_SPACE, text[-1] in WHITE_SPACE
     if (is_first and starts) or (is_last and ends):
         return NEVER  # a trimmed text has no white space at its ends
     # White space in a trimmed text has something else before and behind it.
     before = then(Edge("start"), SPACES) if is_first else then(NO_SPACE, ALL) if starts else NOTHING
     after = then(SPACES, Edge("end")) if is_last else then(ALL, NO_SPACE) if ends else NOTHING
-    return _sought(then(before, then(found, after)))
+    return _sought(then(before, then(rest, after)))
 
 
 def _before(rest: Rest, calls: tuple[str, ...]) -> Rest:
@@ -235,9 +235,9 @@ def _before(rest: Rest, calls: tuple[str, ...]) -> Rest:
     if not set(calls) - {"trim"}:
         return rest
     match rest:
-        case One(ranges=ranges):
-            found = sources(ranges, calls)
-            return One(found) if found else NEVER
+        case CharSet(ranges=ranges):
+            spans = sources(ranges, calls)
+            return CharSet(spans) if spans else NEVER
         case Then(first=first, second=second):
             return then(_before(first, calls), _before(second, calls))
         case Or(parts=parts):
@@ -283,7 +283,7 @@ class _Derivatives:
                 return any(self.may_be_empty(part, is_start=is_start, is_end=is_end) for part in parts)
             case Times(part=part, least=least):
                 return least == 0 or self.may_be_empty(part, is_start=is_start, is_end=is_end)
-            case One():
+            case CharSet():
                 return False
 
     def by(self, rest: Rest, code: int, *, is_start: bool) -> Rest:
@@ -298,13 +298,13 @@ class _Derivatives:
 
     def _by(self, rest: Rest, code: int, *, is_start: bool) -> Rest:
         match rest:
-            case One(ranges=ranges):
+            case CharSet(ranges=ranges):
                 return NOTHING if any(low <= code <= high for low, high in ranges) else NEVER
             case Then(first=first, second=second):
-                found = then(self.by(first, code, is_start=is_start), second)
+                derivative = then(self.by(first, code, is_start=is_start), second)
                 if self.may_be_empty(first, is_start=is_start, is_end=False):
-                    found = either([found, self.by(second, code, is_start=is_start)])
-                return found
+                    derivative = either([derivative, self.by(second, code, is_start=is_start)])
+                return derivative
             case Or(parts=parts):
                 return either(self.by(part, code, is_start=is_start) for part in parts)
             case Times(part=part, least=least, most=most):
@@ -315,14 +315,14 @@ class _Derivatives:
 
 # -- the search --------------------------------------------------------------------------------------------------------
 
-Asked = tuple[str, str]
+TextQuestion = tuple[str, str]
 """A question, such as `contains` or `lower is`, and its literal or pattern."""
 
 
 @lru_cache(CACHE_SIZE)
 def may_match(
     pattern: str | None,
-    answers: frozenset[tuple[Asked, bool]] = frozenset(),
+    answers: frozenset[tuple[TextQuestion, bool]] = frozenset(),
     above: int = -1,
     below: int | None = None,
     but: frozenset[str] = frozenset(),
@@ -335,23 +335,23 @@ def may_match(
     """
     try:
         # What is not known is left out, which only adds texts.
-        wanted = [] if pattern is None else [_pattern(pattern)]
+        required = [] if pattern is None else [_pattern(pattern)]
         refused = [] if without is None else [_pattern(without)]
-        wanted += [_question(*asked) for asked, answer in answers if answer]
-        refused += [_question(*asked) for asked, answer in answers if not answer]
+        required += [_question(*question) for question, answer in answers if answer]
+        refused += [_question(*question) for question, answer in answers if not answer]
         refused += [_question("is", text) for text in sorted(but)]
-        known = [one for one in wanted if one is not None]
+        known = [one for one in required if one is not None]
         return _is_any(known, [one for one in refused if one is not None], above, below)
     except (_TooMuch, RecursionError):
         return True
 
 
-def _is_any(wanted: list[Rest], refused: list[Rest], above: int, below: int | None) -> bool:
+def _is_any(required: list[Rest], refused: list[Rest], above: int, below: int | None) -> bool:
     """Return whether some text matches all wanted expressions and no refused one, with a length between two bounds."""
-    derivatives, number = _Derivatives(), len(wanted)
-    codes = _codes([*wanted, *refused])
-    level: set[tuple[Rest, ...]] = {(*wanted, *refused)}
-    seen: set[tuple[Rest, ...]] = set()
+    derivatives, number = _Derivatives(), len(required)
+    codes = _codes([*required, *refused])
+    level: set[tuple[Rest, ...]] = {(*required, *refused)}
+    visited: set[tuple[Rest, ...]] = set()
     length = 0
     while level and (below is None or length < below):
         if length > above:
@@ -360,8 +360,8 @@ def _is_any(wanted: list[Rest], refused: list[Rest], above: int, below: int | No
                 if all(ends[:number]) and not any(ends[number:]):
                     return True
             if length > 0:
-                level -= seen
-                seen |= level
+                level -= visited
+                visited |= level
         following: set[tuple[Rest, ...]] = set()
         for state in level:
             for code in codes:
@@ -385,7 +385,7 @@ def _codes(rests: Iterable[Rest]) -> list[int]:
 
 
 def _sets(rest: Rest) -> Iterable[Ranges]:
-    if isinstance(rest, One):
+    if isinstance(rest, CharSet):
         yield rest.ranges
     for part in _parts(rest):
         yield from _sets(part)

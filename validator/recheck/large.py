@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from stepward.validator.recheck.cells import Block
+from stepward.validator.recheck.blocks import Block
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.languages import covers
 from stepward.validator.recheck.names import Names
@@ -107,34 +107,34 @@ def _is_small(origins: Origins, tree: Expression) -> bool:
     return _are_small(result_blocks(tree))
 
 
-def _is_scalar(given: TypeSpec | Constant | Block | None) -> bool:
-    match given:
+def _is_scalar(value: TypeSpec | Constant | Block | None) -> bool:
+    match value:
         case TypeSpec():
-            return set(words(given)) <= _SMALL
-        case Constant(value=value):
-            return not isinstance(value, str | list | tuple | Mapping)
+            return set(words(value)) <= _SMALL
+        case Constant(value=constant):
+            return not isinstance(constant, str | list | tuple | Mapping)
         case None:
             return False
         case _:
-            return _are_small([given])
+            return _are_small([value])
 
 
 def _are_small(blocks: Iterable[Block]) -> bool:
     return all(block.kind in ("number", "boolean", "null", "undefined") for block in blocks)
 
 
-def _of_given(given: TypeSpec | Constant | Block | None) -> Bytes:
-    match given:
+def _of_given(value: TypeSpec | Constant | Block | None) -> Bytes:
+    match value:
         case TypeSpec():
-            return of_type(given)
-        case Constant(value=value):
-            return _of_value(value)
+            return of_type(value)
+        case Constant(value=constant):
+            return _of_value(constant)
         case None:
             return None
-        case _ if given.single:
-            return _of_value(given.value)
+        case _ if value.single:
+            return _of_value(value.value)
         case _:
-            return SCALAR if _are_small([given]) else None
+            return SCALAR if _are_small([value]) else None
 
 
 def _of_value(value: Any) -> int:
@@ -187,5 +187,5 @@ def _sum(sizes: Iterable[Bytes]) -> Bytes:
 
 
 def _most(sizes: Iterable[Bytes]) -> Bytes:
-    found = list(sizes)
-    return None if None in found else max((size for size in found if size is not None), default=0)
+    known = list(sizes)
+    return None if None in known else max((size for size in known if size is not None), default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
-from stepward.validator.recheck.built import HeldField, spread
+from stepward.validator.recheck.built import FieldValue, spread
 from stepward.validator.recheck.joined import parts_of
 from stepward.validator.recheck.names import ITEMS, Names, Source
 from stepward.validator.recheck.parsed import Parsed
@@ -16,10 +16,10 @@ from stepward.vm.language.steps import ForEachStep
 MAX_SOURCES: Final = 200
 """The most sources that are followed behind one item."""
 
-ANY: Final = HeldField(None, is_any=True)
+ANY: Final = FieldValue(None, is_any=True)
 
 
-class At(NamedTuple):
+class Location(NamedTuple):
     """Some fields of the values of a source, which the machine holds to its type; `[]` stands for every item."""
 
     source: Source
@@ -48,40 +48,40 @@ def list_of(reading: Parsed, source: Source) -> Names | None:
     return lone_reference(step.items)
 
 
-def behind_item(known: Sources, source: Source, fields: Names) -> Iterator[At | HeldField]:
+def behind_item(sources: Sources, source: Source, fields: Names) -> Iterator[Location | FieldValue]:
     """Yield what gives an item, or a field of one, its values: sources from outside, and what the program writes."""
-    pending, seen = [(source, fields)], set[tuple[Source, Names]]()
+    pending, visited = [(source, fields)], set[tuple[Source, Names]]()
     while pending:
-        one = pending.pop()
-        if one in seen:
+        location = pending.pop()
+        if location in visited:
             continue
-        if len(seen) == MAX_SOURCES:
+        if len(visited) == MAX_SOURCES:
             yield ANY
             return
-        seen.add(one)
-        for part in _given(known, *one):
-            names = part.tree.names if isinstance(part, HeldField) and isinstance(part.tree, Reference) else None
+        visited.add(location)
+        for part in _given(sources, *location):
+            names = part.tree.names if isinstance(part, FieldValue) and isinstance(part.tree, Reference) else None
             if names is None:
                 yield part
                 continue
-            place = names.index(ITEMS) if ITEMS in names else len(names)
-            meant = known.reading.lookup.meaning(names[:place])
-            if meant is None:
+            end = names.index(ITEMS) if ITEMS in names else len(names)
+            resolution = sources.reading.lookup.resolve(names[:end])
+            if resolution is None:
                 yield ANY
             else:
-                pending += [(inner, (*meant.fields, *names[place:])) for inner in meant.sources]
+                pending += [(inner, (*resolution.fields, *names[end:])) for inner in resolution.sources]
 
 
-def _given(known: Sources, source: Source, fields: Names) -> Iterator[At | HeldField]:
+def _given(known: Sources, source: Source, fields: Names) -> Iterator[Location | FieldValue]:
     """Yield what a source gives at some fields; a reference for what it copies."""
     names = list_of(known.reading, source) if source.kind == "item" else None
     if names is not None:
-        yield HeldField(Reference(0, 0, (*names, ITEMS, *fields)))
+        yield FieldValue(Reference(0, 0, (*names, ITEMS, *fields)))
     elif known.is_joined(source) and fields:
         part = parts_of(known.reading, source.step).get(fields[0])
-        yield ANY if part is None else HeldField(Reference(0, 0, (*part.output, *fields[1:])))
+        yield ANY if part is None else FieldValue(Reference(0, 0, (*part.output, *fields[1:])))
     elif not known.is_made(source):
-        yield At(source, fields)
+        yield Location(source, fields)
     else:
         trees = known.trees(source)
         yield from [] if trees else [ANY]

@@ -40,7 +40,7 @@ class Source(NamedTuple):
     sub: int | None = None
 
 
-class Meant(NamedTuple):
+class Resolution(NamedTuple):
     """A resolved reference: the root that holds its value, the sources of that root, and the fields below it."""
 
     root: Names
@@ -58,7 +58,7 @@ class Lookup:
         self.calls: dict[str, tuple[int, int | None]] = {}
         """The positions of the steps and sub-steps that have an output."""
         self._silent: set[str] = set()
-        self._known: dict[Names, Meant | None] = {}
+        self._known: dict[Names, Resolution | None] = {}
         for name in program.inputs or ():
             self._gives(name, Source("input", name))
         self._listed: dict[str, int] = {}
@@ -87,28 +87,28 @@ class Lookup:
     def _gives(self, name: str, source: Source) -> None:
         self.variables.setdefault(name, []).append(source)
 
-    def meaning(self, names: Names) -> Meant | None:
+    def resolve(self, names: Names) -> Resolution | None:
         """Return a resolved reference; None where nothing ever gives it a value."""
         if names not in self._known:
-            self._known[names] = self._meaning(names)
+            self._known[names] = self._resolve(names)
         return self._known[names]
 
-    def _meaning(self, names: Names) -> Meant | None:
+    def _resolve(self, names: Names) -> Resolution | None:
         first = names[0]
         if len(names) > 1 and names[1] in ("output", "error"):
             if first in self.calls:
                 kind: Literal["output", "error"] = "output" if names[1] == "output" else "error"
-                return Meant(names[:2], (Source(kind, first, *self.calls[first]),), names[2:])
+                return Resolution(names[:2], (Source(kind, first, *self.calls[first]),), names[2:])
             if first in self._silent:
                 return None
         if len(names) > 1 and names[1] == "errors" and first in self._listed:
-            return Meant(names[:2], (Source("errors", first, self._listed[first]),), names[2:])
+            return Resolution(names[:2], (Source("errors", first, self._listed[first]),), names[2:])
         sources: Sequence[Source] = self.variables.get(first, ())
         if self._names_errors and not sources and names[1:2] == ("error_name",) and first in self.calls:
-            return Meant(names[:2], (Source("error_name", first, *self.calls[first]),), names[2:])
+            return Resolution(names[:2], (Source("error_name", first, *self.calls[first]),), names[2:])
         if not sources and not self.declares_inputs and first not in self.calls and "/" not in first:
             sources = (Source("input", first),)
-        return Meant(names[:1], tuple(sources), names[1:]) if sources else None
+        return Resolution(names[:1], tuple(sources), names[1:]) if sources else None
 
 
 def taken_by_call(step: AnyStep, name: str) -> TypeSpec | None:

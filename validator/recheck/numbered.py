@@ -20,15 +20,15 @@ class Numbered:
         self._bit: dict[Names, int] = {}
         self._below: defaultdict[Names, int] = defaultdict(int)
 
-    def set_of(self, found: Iterable[Names]) -> int:
+    def set_of(self, members: Iterable[Names]) -> int:
         """Return names as a set."""
         known = 0
-        for names in found:
+        for names in members:
             bit = self._bit.get(names)
             if bit is None:
                 bit = self._bit[names] = 1 << (self._first + len(self._bit))
-                for one in prefixes(names):
-                    self._below[one] |= bit
+                for prefix in prefixes(names):
+                    self._below[prefix] |= bit
             known |= bit
         return known
 

@@ -19,13 +19,13 @@ def needs(step: AnyStep, sub: int) -> frozenset[int]:
 
 def earlier(step: AnyStep, sub: int | None) -> frozenset[int]:
     """Return the sub-steps that a sub-step depends on, also indirectly: all have an output when it starts."""
-    found: set[int] = set()
+    needed: set[int] = set()
     pending = [] if sub is None else [sub]
     while pending:
-        new = needs(step, pending.pop()) - found
-        found |= new
+        new = needs(step, pending.pop()) - needed
+        needed |= new
         pending.extend(new)
-    return frozenset(found)
+    return frozenset(needed)
 
 
 def in_order(step: AnyStep) -> list[int]:

@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.built import HeldField, held
-from stepward.validator.recheck.cells import (
+from stepward.validator.recheck.blocks import (
     ANYTHING,
     UNDEFINED,
     Block,
@@ -20,12 +19,13 @@ from stepward.validator.recheck.cells import (
     of_type,
     of_value,
 )
+from stepward.validator.recheck.built import FieldValue, held
 from stepward.validator.recheck.digits import NONE, AssignedDigits, Digits, may_be_too_long, of_blocks
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.items import may_have, surely_has
 from stepward.validator.recheck.joined import end_trees, parts_of, written_items
-from stepward.validator.recheck.listed import At, behind_item, list_of
+from stepward.validator.recheck.listed import Location, behind_item, list_of
 from stepward.validator.recheck.names import ABSENT, ITEMS, Names, Source, inside
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.sums import AssignedKinds
@@ -70,12 +70,12 @@ class Copy(NamedTuple):
 class SourceFields(NamedTuple):
     """The sources behind some sources, after all copies, each with the fields below it.
 
-    The value says whether a field that may be absent there may be absent from what is asked for. `is_lost`: so may one
-    that nothing gives a value.
+    The value says whether a field that may be absent there may be absent from the reference, too. `may_be_absent`: the
+    reference may be absent because nothing gives one of the copied references a value.
     """
 
-    found: dict[tuple[Source, Names], bool]
-    is_lost: bool
+    sources: dict[tuple[Source, Names], bool]
+    may_be_absent: bool
 
 
 def field_type(spec: TypeSpec | None, fields: Names) -> tuple[TypeSpec | None, bool]:
@@ -125,7 +125,7 @@ class Origins:
     def of(self, names: Names) -> Origin:
         """Return the origin of a reference."""
         if names not in self._known:
-            self._known[names] = _NOWHERE if self.lookup.meaning(names) is None else self._joined(self._givers(names))
+            self._known[names] = _NOWHERE if self.lookup.resolve(names) is None else self._joined(self._givers(names))
         return self._known[names]
 
     def by_sources(self, names: Names, sources: tuple[Source, ...]) -> Origin:
@@ -133,18 +133,20 @@ class Origins:
 
         Where one of them copies the variable itself, the value may have come from any source before.
         """
-        meant = self.lookup.meaning(names)
-        if meant is None or len(meant.root) > 1:
+        resolution = self.lookup.resolve(names)
+        if resolution is None or len(resolution.root) > 1:
             return self.of(names)  # an output or an error has one source, even if a variable has the name of its step
         key = (names, sources)
         if key not in self._by_sources:
-            self._by_sources[key] = self._joined(self._traced([(source, meant.fields, True) for source in sources]))
+            self._by_sources[key] = self._joined(
+                self._traced([(source, resolution.fields, True) for source in sources])
+            )
         return self._by_sources[key]
 
     def root(self, names: Names) -> Names:
         """Return the root of a reference: the variable, output or error that holds its value."""
-        meant = self.lookup.meaning(names)
-        return names if meant is None else meant.root
+        resolution = self.lookup.resolve(names)
+        return names if resolution is None else resolution.root
 
     def fits(self, name: Names, owners: Sequence[Block], blocks: Sequence[Block]) -> bool:
         """Return whether a field may be in these blocks while its owner is in the blocks `owners`."""
@@ -157,21 +159,21 @@ class Origins:
 
     def may_be_absent_from_object(self, names: Names) -> bool:
         """Return whether a field may be absent from its owner although the owner is an object."""
-        meant = self.lookup.meaning(names)
-        if meant is None or not meant.fields or any(map(self.is_made, meant.sources)):
+        resolution = self.lookup.resolve(names)
+        if resolution is None or not resolution.fields or any(map(self.is_made, resolution.sources)):
             return self.of(names).may_be_absent
-        owners = [field_type(self.spec(source), meant.fields[:-1])[0] for source in meant.sources]
-        return any(owner is None or meant.fields[-1] not in owner.required for owner in owners)
+        owners = [field_type(self.spec(source), resolution.fields[:-1])[0] for source in resolution.sources]
+        return any(owner is None or resolution.fields[-1] not in owner.required for owner in owners)
 
     def is_input(self, root: Names) -> bool:
         """Return whether a variable is an input, so that it has a value at the start."""
-        meant = self.lookup.meaning(root)
-        return meant is not None and any(source.kind == "input" for source in meant.sources)
+        resolution = self.lookup.resolve(root)
+        return resolution is not None and any(source.kind == "input" for source in resolution.sources)
 
     def is_always_there(self, root: Names) -> bool:
         """Return whether a variable always has a value: it is an input, and no call that may fail undefines it."""
-        meant = self.lookup.meaning(root)
-        sources = meant.sources if meant is not None else ()
+        resolution = self.lookup.resolve(root)
+        sources = resolution.sources if resolution is not None else ()
         return self.is_input(root) and all(source.kind in ("input", "set") for source in sources)
 
     def spec(self, source: Source, inner: frozenset[Source] = frozenset()) -> TypeSpec | None:
@@ -183,10 +185,10 @@ class Origins:
     def _item_spec(self, source: Source, inner: frozenset[Source]) -> TypeSpec | None:
         """Return the type of an item: that of the items of its list, if one value from outside has the list in it."""
         names = list_of(self.reading, source)
-        meant = None if names is None else self.lookup.meaning(names)
-        if meant is None or len(meant.sources) != 1 or self.is_made(meant.sources[0]):
+        resolution = None if names is None else self.lookup.resolve(names)
+        if resolution is None or len(resolution.sources) != 1 or self.is_made(resolution.sources[0]):
             return None
-        listed, _ = field_type(self.spec(meant.sources[0], inner), meant.fields)
+        listed, _ = field_type(self.spec(resolution.sources[0], inner), resolution.fields)
         return None if listed is None else listed.items
 
     def is_copied_item(self, source: Source) -> bool:
@@ -199,11 +201,11 @@ class Origins:
 
     def _of_item(self, source: Source, fields: Names) -> Origin:
         """Return what all sources behind an item, or a field of one, give together."""
-        found = [self._of_part(one) for one in behind_item(self, source, fields)]
-        return Origin(_together(found), any(one.may_be_absent for one in found))
+        origins = [self._of_part(one) for one in behind_item(self, source, fields)]
+        return Origin(_together(origins), any(one.may_be_absent for one in origins))
 
-    def _of_part(self, part: At | HeldField) -> Origin:
-        if isinstance(part, At):
+    def _of_part(self, part: Location | FieldValue) -> Origin:
+        if isinstance(part, Location):
             spec, may_be_absent = field_type(self.spec(part.source), part.fields)
             return Origin(of_type(spec), may_be_absent)
         if part.tree is None:
@@ -218,19 +220,19 @@ class Origins:
         """Return what the sources behind a reference give together."""
         if givers is None:
             return _ANYWHERE
-        found = [(self._at(source, fields), counts) for (source, fields), counts in givers.found.items()]
-        blocks = _together(one for one, _ in found)
-        return Origin(blocks, givers.is_lost or any(counts and one.may_be_absent for one, counts in found))
+        origins = [(self._at(source, fields), counts) for (source, fields), counts in givers.sources.items()]
+        blocks = _together(one for one, _ in origins)
+        return Origin(blocks, givers.may_be_absent or any(counts and one.may_be_absent for one, counts in origins))
 
     def _at(self, source: Source, fields: Names) -> Origin:
         """Return what a source that copies nothing gives at some fields."""
         if self.is_copied_item(source):
             return self._of_item(source, fields)
         if not self.is_made(source) or self.is_joined(source):
-            return self._of_part(At(source, fields))
+            return self._of_part(Location(source, fields))
         trees = self.trees(source)
-        found = [self._of_tree(tree, fields) for tree in trees if _copied_by(tree, fields) is None]
-        return Origin(_together(found), any(one.may_be_absent for one in found)) if trees else _ANYWHERE
+        origins = [self._of_tree(tree, fields) for tree in trees if _copied_by(tree, fields) is None]
+        return Origin(_together(origins), any(one.may_be_absent for one in origins)) if trees else _ANYWHERE
 
     def _of_tree(self, tree: Expression, fields: Names) -> Origin:
         """Return what an expression that copies nothing gives at some fields."""
@@ -254,19 +256,19 @@ class Origins:
         `of` joins the sources by kind: it loses what the pattern of one source excludes.
         """
         givers = self._givers(names)
-        if block.kind == "undefined" or givers is None or not givers.found:
+        if block.kind == "undefined" or givers is None or not givers.sources:
             return True
-        return any(self._gives(one, block) for one in givers.found)
+        return any(self._gives(one, block) for one in givers.sources)
 
     def behind(self, names: Names) -> Iterator[TypeSpec | Constant | Block | None]:
         """Yield what gives a reference its values, behind all copies: types that are stated, constants of the program,
         blocks of what it computes; None for any value.
         """
         givers = self._givers(names)
-        if givers is None or not givers.found:
+        if givers is None or not givers.sources:
             yield None
             return
-        for source, fields in givers.found:
+        for source, fields in givers.sources:
             if self.is_copied_item(source):
                 yield from self._of_item(source, fields).blocks
                 continue
@@ -291,17 +293,17 @@ class Origins:
             return allows(field_type(self.spec(source), fields)[0], block)
         return any(meet(block, one) for one in self._at(source, fields).blocks)
 
-    def _part_gives(self, part: At | HeldField, block: Block) -> bool:
-        if isinstance(part, At):
+    def _part_gives(self, part: Location | FieldValue, block: Block) -> bool:
+        if isinstance(part, Location):
             return allows(field_type(self.spec(part.source), part.fields)[0], block)
         return any(meet(block, one) for one in self._of_part(part).blocks)
 
     def _givers(self, names: Names) -> SourceFields | None:
         """Return the sources behind a reference; None where there are too many copies between them."""
         if names not in self._known_givers:
-            meant = self.lookup.meaning(names)
+            resolution = self.lookup.resolve(names)
             self._known_givers[names] = self._traced(
-                [] if meant is None else [(source, meant.fields, True) for source in meant.sources]
+                [] if resolution is None else [(source, resolution.fields, True) for source in resolution.sources]
             )
         return self._known_givers[names]
 
@@ -310,25 +312,29 @@ class Origins:
 
         A reference is followed once. So names that copy one another, or themselves, add no values.
         """
-        found: dict[tuple[Source, Names], bool] = {}
-        seen: set[tuple[Names, bool]] = set()
-        is_lost = False
+        sources_found: dict[tuple[Source, Names], bool] = {}
+        visited: set[tuple[Names, bool]] = set()
+        may_be_absent = False
         for source, fields, counts in pending:
             copies, are_all = self._copied_from(source, fields)
             if not are_all:
-                found[source, fields] = counts or found.get((source, fields), False)
+                sources_found[source, fields] = counts or sources_found.get((source, fields), False)
             for copy in copies:
                 names, still_counts = copy.names, counts and copy.is_field
-                is_lost |= copy.may_lack and counts
-                if (names, still_counts) in seen:
+                may_be_absent |= copy.may_lack and counts
+                if (names, still_counts) in visited:
                     continue
-                if len(seen) == MAX_COPIES:
+                if len(visited) == MAX_COPIES:
                     return None
-                seen.add((names, still_counts))
-                meant = self.lookup.meaning(names)
-                is_lost |= meant is None and still_counts
-                pending += [(one, meant.fields, still_counts) for one in meant.sources] if meant is not None else []
-        return SourceFields(found, is_lost)
+                visited.add((names, still_counts))
+                resolution = self.lookup.resolve(names)
+                may_be_absent |= resolution is None and still_counts
+                pending += (
+                    [(one, resolution.fields, still_counts) for one in resolution.sources]
+                    if resolution is not None
+                    else []
+                )
+        return SourceFields(sources_found, may_be_absent)
 
     def _copied_from(self, source: Source, fields: Names) -> tuple[list[Copy], bool]:
         """Return the references whose values a source copies, or puts into what it builds, and whether it does nothing
@@ -338,8 +344,8 @@ class Origins:
             if part is None:
                 return [], False
             return [Copy((*part.output, *fields[1:]), bool(fields[1:]), part.may_lack)], True
-        found = [_copied_by(tree, fields) for tree in self.trees(source)]
-        return [one for one in found if one is not None], bool(found) and None not in found
+        copies = [_copied_by(tree, fields) for tree in self.trees(source)]
+        return [one for one in copies if one is not None], bool(copies) and None not in copies
 
     def trees(self, source: Source) -> list[Expression]:
         """Return the expressions that give a source its values: that of a `set`, those of the ends of a branch, or the
@@ -377,8 +383,8 @@ class Origins:
             trees: dict[Names, list[Expression]] = {}
             outside: dict[Names, Digits] = {}
             self._gather(_read(tree), trees, outside)
-            found = AssignedDigits(trees, outside)
-            self._too_long[tree] = may_be_too_long(tree, found.of)
+            digits = AssignedDigits(trees, outside)
+            self._too_long[tree] = may_be_too_long(tree, digits.of)
         return self._too_long[tree]
 
     def _gather(self, read: list[Names], trees: dict[Names, list[Expression]], outside: dict[Names, Digits]) -> None:
@@ -387,10 +393,10 @@ class Origins:
             names = read.pop()
             if names in outside:
                 continue
-            meant = self.lookup.meaning(names)
-            sources = () if meant is None else meant.sources
+            resolution = self.lookup.resolve(names)
+            sources = () if resolution is None else resolution.sources
             if not any(source.kind == "set" for source in sources):
-                outside[names] = NONE if meant is None else of_blocks(self.of(names).blocks)
+                outside[names] = NONE if resolution is None else of_blocks(self.of(names).blocks)
                 continue
             trees[names], is_known = [], len(names) <= MAX_BELOW
             for source in (one for one in sources if one.kind == "set"):
@@ -406,8 +412,8 @@ class Origins:
             trees[names] = trees[names] if is_known else []
 
 
-def _together(found: Iterable[Origin]) -> tuple[Block, ...]:
-    return tuple(dict.fromkeys(block for one in found for block in one.blocks))
+def _together(origins: Iterable[Origin]) -> tuple[Block, ...]:
+    return tuple(dict.fromkeys(block for one in origins for block in one.blocks))
 
 
 def _copied_by(tree: Expression, fields: Names) -> Copy | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.recheck.cells import GIVEN, OPEN, UNDEFINED, meet
+from stepward.validator.recheck.blocks import GIVEN, OPEN, UNDEFINED, meet
 from stepward.validator.recheck.followed import Followed
 from stepward.validator.recheck.items import item_of, may_have, surely_has
 from stepward.validator.recheck.refusals import TooLarge
@@ -30,15 +30,15 @@ def resolved_states(steps: Steps, step: int, state: tuple[int, ...]) -> Iterator
 def resolved(steps: Steps, step: int, state: tuple[int, ...], slots: Iterable[int]) -> list[tuple[int, ...]]:
     """Return the state with every choice of blocks for some references that it leaves open, and their owners."""
     followed = steps.followed
-    found = [state]
+    states = [state]
     for slot in [slot for slot in followed.with_owners(slots) if state[slot] in (OPEN, GIVEN)]:
         numbers = steps.choices(slot, step, state)
-        wider = [(*one[:slot], number, *one[slot + 1 :]) for one in found for number in numbers]
+        wider = [(*one[:slot], number, *one[slot + 1 :]) for one in states for number in numbers]
         related = (slot, *followed.inside(slot))
-        found = [one for one in wider if all(is_possible(steps, followed, dict(enumerate(one)), at) for at in related)]
-        if len(found) > MAX_SPLITS:
+        states = [one for one in wider if all(is_possible(steps, followed, dict(enumerate(one)), at) for at in related)]
+        if len(states) > MAX_SPLITS:
             raise TooLarge("a state leaves too much open to be looked at")
-    return found
+    return states
 
 
 def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot: int) -> bool:
@@ -51,14 +51,14 @@ def is_possible(steps: Steps, followed: Followed, state: Mapping[int, int], slot
     owner = followed.slot.get(name[:-1]) if len(name) > len(root) else None
     if owner is not None and state[owner] in (OPEN, GIVEN):
         return True
-    held = None if owner is None else followed.blocks[owner][state[owner]]
-    if held is not None and not may_have(held, name[-1]):
+    owner_block = None if owner is None else followed.blocks[owner][state[owner]]
+    if owner_block is not None and not may_have(owner_block, name[-1]):
         return block == UNDEFINED
     if block != UNDEFINED:
-        item = None if held is None else item_of(held, name[-1])
+        item = None if owner_block is None else item_of(owner_block, name[-1])
         return item is None or meet(block, item)
-    if held is not None and index_of(name[-1]) is not None:
-        return not surely_has(held, name[-1])
+    if owner_block is not None and index_of(name[-1]) is not None:
+        return not surely_has(owner_block, name[-1])
     if name == root:
         return not steps.origins.is_always_there(root)
     if owner is None:

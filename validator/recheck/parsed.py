@@ -142,8 +142,8 @@ class Parsed:
 
     def rules(self) -> list[tuple[AnyRule, str | None]]:
         """Return the guardrails of the program, then those of the policies, each with the name of its policy."""
-        own: list[tuple[AnyRule, str | None]] = [(rule, None) for rule in self.program.guardrails]
-        return own + [(rule, policy.policy) for policy in self.policies for rule in policy.guardrails]
+        rules: list[tuple[AnyRule, str | None]] = [(rule, None) for rule in self.program.guardrails]
+        return rules + [(rule, policy.policy) for policy in self.policies for rule in policy.guardrails]
 
     @cached_property
     def body_rules(self) -> list[tuple[AnyRule, int | None]]:
@@ -154,8 +154,8 @@ class Parsed:
     @cached_property
     def bounds(self) -> dict[int, int]:
         """The `max_visits` of bounded steps, by position."""
-        found = ((number, step.max_visits) for number, step in enumerate(self.steps))
-        return {number: most for number, most in found if most is not None}
+        limits = ((number, step.max_visits) for number, step in enumerate(self.steps))
+        return {number: most for number, most in limits if most is not None}
 
     # -- tools -----------------------------------------------------------------------------------------------------
 
@@ -169,8 +169,8 @@ class Parsed:
             known = [policy.tools[name] for policy in self.policies if policy.tools and name in policy.tools]
             calls = [step for step in self.steps if isinstance(step, InvokeStep)]
             known += [step.tools[name] for step in calls if name in step.tools]
-            said = [*([declared] if declared is not None else []), *known]
-            self._tools[name] = _worst(said) if said else _UNKNOWN
+            declarations = [*([declared] if declared is not None else []), *known]
+            self._tools[name] = _worst(declarations) if declarations else _UNKNOWN
         return self._tools[name]
 
     def must_not_repeat(self, name: str) -> bool:
@@ -179,20 +179,24 @@ class Parsed:
         return spec.effect == "write" and not spec.idempotent
 
 
-def _worst(said: Sequence[ToolSpec]) -> ToolSpec:
+def _worst(declarations: Sequence[ToolSpec]) -> ToolSpec:
     """Return the worst of several declarations of a tool; types are taken from the first that has them."""
 
-    def given(name: str) -> list[Any]:
-        return [getattr(one, name) for one in said if name in one.model_fields_set and getattr(one, name) is not None]
+    def values_of(name: str) -> list[Any]:
+        return [
+            getattr(one, name)
+            for one in declarations
+            if name in one.model_fields_set and getattr(one, name) is not None
+        ]
 
-    effects, idempotent, suspends = given("effect"), given("idempotent"), given("suspends")
+    effects, idempotent, suspends = values_of("effect"), values_of("idempotent"), values_of("suspends")
     return ToolSpec.model_construct(
         effect=max(effects, key=_EFFECTS.index) if effects else "write",
         idempotent=bool(idempotent) and all(idempotent),
         suspends=any(suspends),
-        args=next(iter(given("args")), None),
-        returns=next(iter(given("returns")), None),
-        errors=tuple(name for errors in given("errors") for name in errors),
+        args=next(iter(values_of("args")), None),
+        returns=next(iter(values_of("returns")), None),
+        errors=tuple(name for errors in values_of("errors") for name in errors),
     )
 
 

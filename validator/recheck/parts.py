@@ -18,7 +18,7 @@ class Match(NamedTuple):
 
 def by_step(hits: Iterable[Match]) -> dict[int, list[Match]]:
     """Group hits by the positions of their steps."""
-    found: dict[int, list[Match]] = {}
+    groups: dict[int, list[Match]] = {}
     for hit in hits:
-        found.setdefault(hit.step, []).append(hit)
-    return found
+        groups.setdefault(hit.step, []).append(hit)
+    return groups

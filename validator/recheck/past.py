@@ -21,5 +21,5 @@ def levels_of(rule: Requires, count: int) -> tuple[int, ...]:
 
 def read_before(rule: Requires, count: int) -> list[frozenset[Names]]:
     """Return the variables that the conditions of each requirement read in earlier runs."""
-    found = [frozenset(tuple(name.split(".")) for name in one.reads) for one in rule.already]
-    return found or [frozenset()] * count
+    names_read = [frozenset(tuple(name.split(".")) for name in one.reads) for one in rule.already]
+    return names_read or [frozenset()] * count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block
+from stepward.validator.recheck.blocks import TEXT, UNDEFINED, Block
 from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit
 from stepward.validator.recheck.flow import FAILS as END_FAILS

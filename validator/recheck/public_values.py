@@ -28,17 +28,17 @@ def may_hold_sensitive(reading: Parsed, boundary: Boundary, call: LlmCall) -> bo
     if not any(map(_has_mark, _marking(reading))):
         return False
     pending: list[Names | None] = [*read_by(call)]
-    seen: set[Names] = set()
+    visited: set[Names] = set()
     while pending:
         names = pending.pop()
-        meant = None if names is None else reading.lookup.meaning(names)
-        if names is None or meant is None:
+        resolution = None if names is None else reading.lookup.resolve(names)
+        if names is None or resolution is None:
             return True
-        if names in seen:
+        if names in visited:
             continue
-        seen.add(names)
-        for source in meant.sources:
-            if _is_sealed(reading, boundary, source, meant.fields):
+        visited.add(names)
+        for source in resolution.sources:
+            if _is_sealed(reading, boundary, source, resolution.fields):
                 return True
             pending += _made_of(reading, source)
     return False
@@ -46,18 +46,18 @@ def may_hold_sensitive(reading: Parsed, boundary: Boundary, call: LlmCall) -> bo
 
 def _marking(reading: Parsed) -> list[TypeSpec | None]:
     """Return the types that mark the values of inputs and outputs."""
-    found: list[TypeSpec | None] = [*(reading.program.inputs or {}).values()]
+    types: list[TypeSpec | None] = [*(reading.program.inputs or {}).values()]
     for _, _, call in reading.calls:
         if isinstance(call, ToolCall):
-            found.append(reading.tool(call.tool).returns)
+            types.append(reading.tool(call.tool).returns)
         elif isinstance(call, LlmCall):
-            found.append(call.returns)
+            types.append(call.returns)
     for step in reading.steps:
         if isinstance(step, ComputeStep):
-            found.append(step.returns)
+            types.append(step.returns)
         elif isinstance(step, InvokeStep):
-            found += step.declared.values()
-    return found
+            types += step.declared.values()
+    return types
 
 
 def _has_mark(spec: TypeSpec | None) -> bool:

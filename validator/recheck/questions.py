@@ -37,25 +37,25 @@ class Questions:
     """The questions of one program and one rule, and the steps that ask them."""
 
     def __init__(self, reading: Reading, condition: Expression | None, hits: Iterable[int]) -> None:
-        judged = () if condition is None else [one for number in hits for one in compared(number, condition)]
-        every = (*reading.comparisons, *judged)
+        in_rule = () if condition is None else [index for number in hits for index in compared(number, condition)]
+        every = (*reading.comparisons, *in_rule)
         steps: dict[frozenset[Names], set[int]] = {}
         for step, _, names in every:
             steps.setdefault(names, set()).add(step)
         asking: dict[str, set[int]] = {}
-        found: dict[str, Compare] = {}
+        questions: dict[str, Compare] = {}
         for step, node, names in every:
             # What only one step compares, no other can ask.
             if len(steps[names]) > 1 and (roots := _roots(reading, names)) and (ARGUMENTS,) not in roots:
-                asked, _ = _plain(node)
-                found.setdefault(repr(asked), asked)
-                asking.setdefault(repr(asked), set()).add(step)
+                question, _ = _plain(node)
+                questions.setdefault(repr(question), question)
+                asking.setdefault(repr(question), set()).add(step)
         several = [key for key, known in asking.items() if len(known) > 1][:MAX_QUESTIONS]
-        self.list = tuple(Question(_roots(reading, references([found[key]])), found[key]) for key in several)
+        self.list = tuple(Question(_roots(reading, references([questions[key]])), questions[key]) for key in several)
         self.of_step: dict[int, list[int]] = {}
-        for one, key in enumerate(several):
+        for index, key in enumerate(several):
             for number in asking[key]:
-                self.of_step.setdefault(number, []).append(one)
+                self.of_step.setdefault(number, []).append(index)
         self._number = {key: number for number, key in enumerate(several)}
 
     def answered(self, tree: Expression, answers: Mapping[int, int]) -> Expression:
@@ -63,8 +63,8 @@ class Questions:
         if not answers:
             return tree
         if isinstance(tree, Compare):
-            asked, is_negated = _plain(tree)
-            answer = answers.get(self._number.get(repr(asked), -1))
+            question, is_negated = _plain(tree)
+            answer = answers.get(self._number.get(repr(question), -1))
             if answer is None:
                 return tree
             if answer == FAILS:  # `not 0` has no value, and so fails like the comparison

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepward.validator.recheck.apart import in_branches, require_readable
+from stepward.validator.recheck.branches import in_branches, require_readable
 from stepward.validator.recheck.definite import Definite, changed_between, decided_by, overwritten, read_by, touched
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.flow import Control
@@ -43,11 +43,11 @@ def compared(step: int, tree: Expression) -> Iterator[Comparison]:
 
 def _inverted(names: Iterable[frozenset[Names]]) -> dict[Names, list[int]]:
     """Return for each name the steps that have it in their sets of names."""
-    found: dict[Names, list[int]] = {}
+    steps: dict[Names, list[int]] = {}
     for number, known in enumerate(names):
         for name in known:
-            found.setdefault(name, []).append(number)
-    return found
+            steps.setdefault(name, []).append(number)
+    return steps
 
 
 class Reading(Parsed):
@@ -56,10 +56,10 @@ class Reading(Parsed):
     @cached_property
     def control(self) -> Control:
         """The control flow; raises Unreadable where it is not well defined."""
-        found = Control(self.layout)
+        control = Control(self.layout)
         if self.in_branches:
-            require_readable(self, found)
-        return found
+            require_readable(self, control)
+        return control
 
     @cached_property
     def in_branches(self) -> frozenset[int]:
@@ -116,16 +116,16 @@ class Reading(Parsed):
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """The comparisons in conditions and `set` steps, as they are written and in the plain form."""
-        found: list[Comparison] = []
+        comparisons: list[Comparison] = []
         for number, step in enumerate(self.steps):
             plain = self.plain_expressions(number) if isinstance(step, ConditionStep | SetStep) else None
             for tree in plain or ():
-                found += compared(number, tree)
+                comparisons += compared(number, tree)
             # Another step may ask the same where the two are not known to be one value.
             for written in () if plain is None else self.expressions(number):
                 if written is not None and not any(written is one for one in plain or ()):
-                    found += compared(number, written)
-        return tuple(found)
+                    comparisons += compared(number, written)
+        return tuple(comparisons)
 
     def plain(self, tree: Expression, step: int) -> Expression:
         """Return an equivalent condition at the start of a step, in which references of the same value are compared
@@ -158,11 +158,11 @@ class Reading(Parsed):
     @cached_property
     def readers(self) -> dict[Names, list[int]]:
         """The steps that read each reference, or a field of it."""
-        found: dict[Names, list[int]] = {}
+        readers: dict[Names, list[int]] = {}
         for number in range(len(self.steps)):
             for name in {one for names in self.names_read(number) for one in prefixes(names)}:
-                found.setdefault(name, []).append(number)
-        return found
+                readers.setdefault(name, []).append(number)
+        return readers
 
     @cached_property
     def _read(self) -> dict[int, tuple[Names, ...]]:

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from stepward.validator.recheck.apart import unseen
+from stepward.validator.recheck.blocks import TEXT, UNDEFINED, Block, allows, of_value
+from stepward.validator.recheck.branches import unseen
 from stepward.validator.recheck.budgets import Budget
-from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, allows, of_value
 from stepward.validator.recheck.definite import assigned_by, read_by
-from stepward.validator.recheck.evaluation import Environment, references, truths, two_hold
+from stepward.validator.recheck.evaluation import Environment, references, truths, two_may_hold
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.failures import most_attempts
 from stepward.validator.recheck.flow import Transition
@@ -135,8 +135,8 @@ class RequiresWatcher(Watcher):
         super().__init__(reading, matches(rule.protects, reading))
         self.requirement = rule.requires
         self.guards = guards(rule.requires)
-        self.coming = [by_step(at_ends(matches(guard, reading), reading)) for guard in self.guards]
-        self.parts |= {(hit.step, hit.sub) for found in self.coming for hits in found.values() for hit in hits}
+        self.guard_matches = [by_step(at_ends(matches(guard, reading), reading)) for guard in self.guards]
+        self.parts |= {(hit.step, hit.sub) for found in self.guard_matches for hits in found.values() for hit in hits}
         self.past = levels_of(rule, len(self.guards))
         earlier = read_before(rule, len(self.guards))
         self.reads = [
@@ -148,7 +148,7 @@ class RequiresWatcher(Watcher):
     def seen(self) -> Collection[int]:
         read = frozenset().union(*self.reads)
         touched = [number for number, names in enumerate(self.reading.touched) if names & read] if read else ()
-        return {*self.hits, *(step for found in self.coming for step in found), *touched}
+        return {*self.hits, *(step for found in self.guard_matches for step in found), *touched}
 
     def _reads(self, guard: AnyGuard) -> frozenset[Names]:
         """Return the variables that the condition of a G with a branch reads, in any of its cases."""
@@ -177,25 +177,25 @@ class RequiresWatcher(Watcher):
             return memory
         before = earlier(step, hit.sub)
         assigned = frozenset(name for one in before for name in assigned_by(step.sub_steps[one]))
-        found = []
+        levels = []
         for number, level in enumerate(memory):
-            came = any(one.sub in before & exit_.succeeded for one in self.coming[number].get(hit.step, ()))
+            succeeded = any(one.sub in before & exit_.succeeded for one in self.guard_matches[number].get(hit.step, ()))
             is_stale = level == FRESH and bool(self.reads[number] & assigned)
-            found.append(FRESH if came else STALE if is_stale else level)
-        return tuple(found)
+            levels.append(FRESH if succeeded else STALE if is_stale else level)
+        return tuple(levels)
 
     def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
         return tuple(self._after(number, step, before, exit_) for number, before in enumerate(memory))
 
     def _after(self, number: int, step: int, before: int, exit_: Exit) -> int:
-        for hit in self.coming[number].get(step, ()):
-            if self._came(self.guards[number], hit, exit_):
+        for hit in self.guard_matches[number].get(step, ()):
+            if self._satisfies(self.guards[number], hit, exit_):
                 return FRESH
         is_stale = before == FRESH and self.reads[number] & self.reading.changed(step, exit_.transition.kind)
         return STALE if is_stale else before
 
     @staticmethod
-    def _came(guard: AnyGuard, hit: Match, exit_: Exit) -> bool:
+    def _satisfies(guard: AnyGuard, hit: Match, exit_: Exit) -> bool:
         if isinstance(guard, BranchSelector):
             assert isinstance(hit.part, ConditionStep)
             return exit_.transition.kind == "branch" and exit_.transition.branch == branch_of(hit.part, guard.branch)
@@ -227,10 +227,10 @@ class NeverWatcher(Watcher):
         if not any(steps.is_given_earlier(one, hit.step, hit.part) or self._is_unseen(hit, one) for one in read):
             # An answer may be older than a value that only this start tells: both have to allow it.
             forms.append(steps.answered(forms[0], hit.step, state))
-        kept = {True} if self.demands else {False}
+        allowed = {True} if self.demands else {False}
         splits = self._splits(steps, hit, names, state)
         return any(
-            set.intersection(*(truths(one, split, may_overflow=False) for one in forms)) - kept for split in splits
+            set.intersection(*(truths(one, split, may_overflow=False) for one in forms)) - allowed for split in splits
         )
 
     def _splits(self, steps: Steps, hit: Match, names: list[Names], state: State) -> Iterator[Environment]:
@@ -248,9 +248,9 @@ class NeverWatcher(Watcher):
 
     def _made_of(self, hit: Match, names: Names) -> list[Expression]:
         names = handed(hit.part, names)
-        found = self.reading.definite.made_of(names, hit.step)
-        read = [names, *references(found)]
-        return [] if any(self._is_inside(hit, one) or self._is_unseen(hit, one) for one in read) else found
+        trees = self.reading.definite.made_of(names, hit.step)
+        read = [names, *references(trees)]
+        return [] if any(self._is_inside(hit, one) or self._is_unseen(hit, one) for one in read) else trees
 
     @staticmethod
     def _read(hit: Match, names: Iterable[Names]) -> list[Names]:
@@ -319,10 +319,10 @@ class NeverWatcher(Watcher):
             if inner is ABSENT:
                 break
             value, fields = inner, fields[1:]
-        found = list(embedded(value))
-        if found and found[0].whole and not found[0].path:
+        references = list(embedded(value))
+        if references and references[0].whole and not references[0].path:
             # The step starts, so its arguments are defined; a field of one may be absent.
-            blocks = self._started_with(steps, hit, (*found[0].reference.names, *fields), state)
+            blocks = self._started_with(steps, hit, (*references[0].reference.names, *fields), state)
             return blocks if fields else tuple(block for block in blocks if block != UNDEFINED)
         if fields:
             return (UNDEFINED,)
@@ -335,10 +335,10 @@ def handed(part: BaseStep, names: Names) -> Names:
     """Return the reference that a call passes as an argument, for that argument or a field of it."""
     if not isinstance(part, ToolCall) or names[0] != "args" or len(names) < 2:
         return names
-    found = list(embedded(part.args.get(names[1])))
-    if not found or found[0].path or not found[0].whole or found[0].reference.names[0] == "args":
+    references = list(embedded(part.args.get(names[1])))
+    if not references or references[0].path or not references[0].whole or references[0].reference.names[0] == "args":
         return names
-    return (*found[0].reference.names, *names[2:])
+    return (*references[0].reference.names, *names[2:])
 
 
 class AtMostOnceWatcher(Watcher):
@@ -354,8 +354,10 @@ class AtMostOnceWatcher(Watcher):
             yield Breach("repeated", self.cost(step))
         elif any(self._is_performed_again(hit) for hit in hits):
             # The second attempt, and the second round if only the whole step is retried.
-            own = any(most_attempts(hit.part, self.reading.tool) > 1 for hit in hits if isinstance(hit.part, Call))
-            yield Breach("retried", self.cost(step) + (1 if own else 2))
+            repeats_call = any(
+                most_attempts(hit.part, self.reading.tool) > 1 for hit in hits if isinstance(hit.part, Call)
+            )
+            yield Breach("retried", self.cost(step) + (1 if repeats_call else 2))
 
     def _is_performed_again(self, hit: Match) -> bool:
         """Return whether retries perform P again. Attempts of an idempotent tool share one key, and are one
@@ -385,10 +387,10 @@ class ExclusiveWatcher(Watcher):
         self.past = (sum(1 << bit for bit, was in enumerate(rule.already) if was),)
 
     def _performed(self, step: int, memory: Memory, exit_: Exit) -> int:
-        found = memory[0]
+        performed = memory[0]
         for bit, side in enumerate(self.sides):
-            found |= any((step, sub) in side for sub in exit_.started) << bit
-        return found
+            performed |= any((step, sub) in side for sub in exit_.started) << bit
+        return performed
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002
         if memory[0] != 3 and self._performed(step, memory, exit_) == 3:
@@ -402,13 +404,13 @@ class FollowedByWatcher(Watcher):
     """`followed_by: {first: P, then: Q}`: remembers whether Q is owed. A part that is both P and Q counts as Q."""
 
     def __init__(self, rule: FollowedBy, reading: Reading) -> None:
-        then = matches(rule.followed_by.then, reading)
-        super().__init__(reading, then)
+        then_parts = matches(rule.followed_by.then, reading)
+        super().__init__(reading, then_parts)
         self.ends = rule.ends
         self.past = (int(rule.already),)
         self.ends_matter, self.sees_everything = True, rule.ends == "any"
-        begun = [hit for hit in matches(rule.followed_by.first, reading) if (hit.step, hit.sub) not in self.parts]
-        self.first = frozenset((hit.step, hit.sub) for hit in at_ends(begun, reading))
+        first_parts = [hit for hit in matches(rule.followed_by.first, reading) if (hit.step, hit.sub) not in self.parts]
+        self.first = frozenset((hit.step, hit.sub) for hit in at_ends(first_parts, reading))
         self.parts |= self.first
 
     @cached_property
@@ -482,4 +484,4 @@ class DecisionWatcher(Watcher):
         trees = steps.trees(self.step, state)
         names = references(trees)
         environment = steps.environment(names, self.step, state)
-        return any(two_hold([truths(tree, split) for tree in trees]) for split in steps.fitting(names, environment))
+        return any(two_may_hold([truths(tree, split) for tree in trees]) for split in steps.fitting(names, environment))

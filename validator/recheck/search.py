@@ -16,13 +16,12 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
+from stepward.validator.recheck.blocks import ARRAY, GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
 from stepward.validator.recheck.built import MAX_LISTS, filled, held
-from stepward.validator.recheck.cells import ARRAY, GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
 from stepward.validator.recheck.definite import decided_by, read_by
 from stepward.validator.recheck.ends import outputs_of, trees_of
 from stepward.validator.recheck.evaluation import references, truths
 from stepward.validator.recheck.followed import Followed
-from stepward.validator.recheck.kept import KeptValues
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import prefixes
 from stepward.validator.recheck.owners import resolved_states
@@ -30,6 +29,7 @@ from stepward.validator.recheck.questions import FAILS
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, TooLarge
 from stepward.validator.recheck.rules import Watcher, handed
+from stepward.validator.recheck.saved_values import SavedValues
 from stepward.validator.recheck.steps import Steps
 from stepward.validator.recheck.walking import Pair, Violations, Walk
 from stepward.vm.expressions.fields import index_of
@@ -77,31 +77,31 @@ def reached(
     It stops as soon as the violations satisfy `until`. With a budget, states are visited in the order of their cost, so
     that each is known at its least cost.
     """
-    found = _Search(walk_, followed, counts=counts)
+    search = _Search(walk_, followed, counts=counts)
     start = walk_.first(counts=counts)
-    seen: set[tuple[Pair, Written]] = set()
-    queue: list[tuple[int, int, Pair, Written]] = [(0, 0, start, found.first())]
+    visited: set[tuple[Pair, Written]] = set()
+    queue: list[tuple[int, int, Pair, Written]] = [(0, 0, start, search.first())]
     count = 0
     while queue:
         if moves is not None and count > moves:
             raise TooLarge(f"it takes over {moves:,} moves")
-        if until is not None and walk_.broken and until(walk_.broken):
-            return walk_.broken
-        cost, _, pair, written = heapq.heappop(queue) if walk_.most is not None else queue.pop()
-        if (pair, written) in seen:
+        if until is not None and walk_.violations and until(walk_.violations):
+            return walk_.violations
+        cost, _, pair, state = heapq.heappop(queue) if walk_.most is not None else queue.pop()
+        if (pair, state) in visited:
             continue
-        seen.add((pair, written))
-        if len(seen) > most:
+        visited.add((pair, state))
+        if len(visited) > most:
             raise TooLarge(f"it has over {most:,} states")
-        for target, there, after in found.successors(pair, written, cost):
+        for target, state_after, after in search.successors(pair, state, cost):
             count += 1
-            if (target, there) in seen:
+            if (target, state_after) in visited:
                 continue
             if walk_.most is None:
-                queue.append((0, 0, target, there))
+                queue.append((0, 0, target, state_after))
             else:
-                heapq.heappush(queue, (after, count, target, there))
-    return walk_.broken
+                heapq.heappush(queue, (after, count, target, state_after))
+    return walk_.violations
 
 
 class _Search:
@@ -113,35 +113,35 @@ class _Search:
         self.followed = followed
         self.steps = walk_.steps(followed, is_search=True)
         self.answers = _answer_slots(self.steps)
-        self.kept = KeptValues(walk_.reading, followed, len(followed.names) + len(self.answers))
-        self.live = _live(walk_.reading, self.steps, walk_.watcher, self.kept)
-        self.lost: dict[int, list[int]] = {}
+        self.saved = SavedValues(walk_.reading, followed, len(followed.names) + len(self.answers))
+        self.live = _live(walk_.reading, self.steps, walk_.watcher, self.saved)
+        self.overwritten: dict[int, list[int]] = {}
         """The answers that each step may change, by the steps that may change some."""
         for slot, roots in self.answers.items():
             for number in {one for root in roots for one in walk_.reading.touchers.get(root, ())}:
-                self.lost.setdefault(number, []).append(slot)
+                self.overwritten.setdefault(number, []).append(slot)
 
     def first(self) -> Written:
         """Return the state at the entry: only inputs have values."""
         origins = self.walk.reading.origins
         values = [
-            GIVEN if origins.is_input(origins.root(name)) else self.followed.gone[slot]
+            GIVEN if origins.is_input(origins.root(name)) else self.followed.undefined[slot]
             for slot, name in enumerate(self.followed.names)
         ]
-        others = (OPEN for _ in range(len(self.answers) + self.kept.size))
+        others = (OPEN for _ in range(len(self.answers) + self.saved.size))
         return _forgotten((*values, *others), self.live.get(0, 0))
 
     def successors(self, pair: Pair, written: Written, cost: int) -> Iterator[tuple[Pair, Written, int]]:
         """Yield the states that may follow a state, each with its cost."""
-        lost = self.lost.get(pair.step, ())
-        onward = None if lost else self.walk.onward(self.steps, pair.step, counts=self.counts)
-        for one in onward or ():
-            yield pair._replace(step=one), _forgotten(written, self.live.get(one, 0)), cost
+        overwritten = self.overwritten.get(pair.step, ())
+        onward = None if overwritten else self.walk.onward(self.steps, pair.step, counts=self.counts)
+        for target_step in onward or ():
+            yield pair._replace(step=target_step), _forgotten(written, self.live.get(target_step, 0)), cost
         if onward is not None:
             return
         for state in _answered_states(self.steps, pair.step, written, self.live):
             for target, changes, after in self.walk.targets(self.steps, pair, state, cost):
-                moved = self.kept.moved(state, changes, pair.step, target.step) | dict.fromkeys(lost, OPEN)
+                moved = self.saved.moved(state, changes, pair.step, target.step) | dict.fromkeys(overwritten, OPEN)
                 yield target, _forgotten(tuple(moved.values()), self.live.get(target.step, 0)), after
 
 
@@ -159,13 +159,15 @@ def _answer_slots(steps: Steps) -> dict[int, frozenset[Names]]:
 def _answered_states(steps: Steps, step: int, state: Written, live: dict[int, int]) -> Iterator[tuple[int, ...]]:
     """Yield the state with every choice for what the step reads: blocks, and answers that are needed again later."""
     following = steps.reading.control.following[step]
-    later = [pair for pair in steps.asked(step) if any(live.get(target, 0) >> pair[0] & 1 for target in following)]
-    found = list(resolved_states(steps, step, state))
+    later = [
+        pair for pair in steps.questions_at(step) if any(live.get(target, 0) >> pair[0] & 1 for target in following)
+    ]
+    states = list(resolved_states(steps, step, state))
     for slot, question in later:
         assert steps.questions is not None
         tree = steps.reading.plain(steps.questions.list[question].tree, step)
-        found = [wider for one in found for wider in _answers(steps, step, one, slot, tree)]
-    yield from found
+        states = [wider for one in states for wider in _answers(steps, step, one, slot, tree)]
+    yield from states
 
 
 def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: Expression) -> Iterator[tuple[int, ...]]:
@@ -181,26 +183,26 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
         yield (*state[:slot], FAILS if answer is None else int(answer), *state[slot + 1 :])
 
 
-def _live(reading: Reading, steps: Steps, watcher: Watcher, kept: KeptValues) -> dict[int, int]:
+def _live(reading: Reading, steps: Steps, watcher: Watcher, saved: SavedValues) -> dict[int, int]:
     """Return the live references and answers of each step that has some: those that may be read before they are
     assigned again. A set of them is an integer, with a bit for each slot."""
     control, reads = reading.control, _reads(reading, steps, watcher)
-    for number, slots in kept.read.items():
+    for number, slots in saved.read.items():
         reads[number] = reads.get(number, 0) | slots
-    lost = _lost(reading, steps)
+    overwritten = _overwritten(reading, steps)
     live: dict[int, int] = {}
     pending = sorted(reads)
     while pending:
         number = pending.pop()
-        found = 0
+        slots_live = 0
         for target in control.following[number]:
-            found |= live.get(target, 0)
-        found = found & ~lost[number] | reads.get(number, 0)
-        if found != live.get(number, 0):
-            live[number] = found
+            slots_live |= live.get(target, 0)
+        slots_live = slots_live & ~overwritten[number] | reads.get(number, 0)
+        if slots_live != live.get(number, 0):
+            live[number] = slots_live
             pending.extend(control.before[number])
-    for number, places in kept.live.items():
-        live[number] = live.get(number, 0) | places
+    for number, slots_saved in saved.live.items():
+        live[number] = live.get(number, 0) | slots_saved
     return live
 
 
@@ -208,37 +210,37 @@ def _reads(reading: Reading, steps: Steps, watcher: Watcher) -> dict[int, int]:
     """Return what each step reads that the search follows: references, and answers to questions."""
     followed = steps.followed
     owners = {one for name in followed.names for one in prefixes(name)}
-    asked = references([watcher.condition]) if watcher.condition is not None else ()
-    judged = [followed.slot[name] for name in asked if name in followed.slot]
+    rule_names = references([watcher.condition]) if watcher.condition is not None else ()
+    rule_slots = [followed.slot[name] for name in rule_names if name in followed.slot]
     asking = steps.questions.of_step if steps.questions is not None else {}
-    found: dict[int, int] = {}
+    reads: dict[int, int] = {}
     for number in {*(one for name in owners for one in reading.readers.get(name, ())), *watcher.hits, *asking}:
-        own = {*steps.read_slots(number), *(judged if number in watcher.hits else ())}
-        slots = {*_with_owners(followed, own), *(slot for slot, _ in steps.asked(number))}
+        slots_read = {*steps.read_slots(number), *(rule_slots if number in watcher.hits else ())}
+        slots = {*_with_owners(followed, slots_read), *(slot for slot, _ in steps.questions_at(number))}
         if slots:
-            found[number] = sum(1 << slot for slot in slots)
-    return found
+            reads[number] = sum(1 << slot for slot in slots)
+    return reads
 
 
-def _lost(reading: Reading, steps: Steps) -> defaultdict[int, int]:
+def _overwritten(reading: Reading, steps: Steps) -> defaultdict[int, int]:
     """Return the references that each step assigns, and the answers that it may change."""
-    found: defaultdict[int, int] = defaultdict(int)
+    overwritten: defaultdict[int, int] = defaultdict(int)
     for slot, name in enumerate(steps.followed.names):
         for number in reading.assigners.get(reading.origins.root(name), ()):
-            found[number] |= 1 << slot
+            overwritten[number] |= 1 << slot
     for slot, roots in _answer_slots(steps).items():
         for number in {one for root in roots for one in reading.touchers.get(root, ())}:
-            found[number] |= 1 << slot
-    return found
+            overwritten[number] |= 1 << slot
+    return overwritten
 
 
 def _with_owners(followed: Followed, slots: Iterable[int]) -> Iterator[int]:
     """Yield followed references with their owners and fields: knowledge about one limits the others."""
     for slot in slots:
         name = followed.names[slot]
-        for other, one in followed.slot.items():
-            if other[: len(name)] == name or name[: len(other)] == other:
-                yield one
+        for related_name, related in followed.slot.items():
+            if related_name[: len(name)] == name or name[: len(related_name)] == related_name:
+                yield related
 
 
 MAX_ALONE: Final = 8
@@ -254,8 +256,8 @@ def is_ruled_out(reading: Reading, watcher: Watcher, known: Violations, *, is_wi
         groups = Groups(reading, watcher, is_wide=is_wide)
         # Types alone may decide a rule, which branches fail, or one name; of all that is read there may be too many
         # states.
-        few: list[list[Names]] = [[], _errors_of_branches(reading), *groups.asked[:MAX_ALONE]]
-        return any(_never_broken(reading, watcher, known, groups, names) for names in (*few, groups.names))
+        selections: list[list[Names]] = [[], _errors_of_branches(reading), *groups.rule_groups[:MAX_ALONE]]
+        return any(_never_broken(reading, watcher, known, groups, names) for names in (*selections, groups.names))
     return False
 
 
@@ -267,7 +269,7 @@ def _errors_of_branches(reading: Reading) -> list[Names]:
 def _never_broken(reading: Reading, watcher: Watcher, known: Violations, groups: Groups, names: list[Names]) -> bool:
     """Return whether a search that follows some names shows that none of the known violations can happen."""
     with suppress(Refused):
-        seen = reached(
+        violations = reached(
             Walk(reading, watcher),
             Followed(names, [_blocks(reading, name, groups.constants(name)) for name in names]),
             counts=True,
@@ -275,7 +277,7 @@ def _never_broken(reading: Reading, watcher: Watcher, known: Violations, groups:
             moves=MAX_MOVES,
             until=lambda broken: not known.isdisjoint(broken),
         )
-        return known.isdisjoint(seen)
+        return known.isdisjoint(violations)
     return False
 
 
@@ -291,14 +293,14 @@ def refuted(reading: Reading, watcher: Watcher) -> Violations:
     errors = [name for name in _errors_of_branches(reading) if name not in groups.names]
     for name in groups.names:
         values = [*groups.constants(name), *_SAMPLES]
-        found = (one for one in _blocks(reading, name, values) if one.single or one.kind in _EXACT)
-        blocks.append((*found, *_lengths(groups, name)))
+        exact = (one for one in _blocks(reading, name, values) if one.single or one.kind in _EXACT)
+        blocks.append((*exact, *_lengths(groups, name)))
     blocks += [_blocks(reading, name, ()) for name in errors]  # whether there is one is all that is asked
     with suppress(Refused):  # the violations found so far remain valid
         reached(
             walk_, Followed([*groups.names, *errors], blocks), counts=True, most=MAX_STATES, moves=MAX_TRIES, until=bool
         )
-    return walk_.broken
+    return walk_.violations
 
 
 def _lengths(groups: Groups, name: Names) -> Iterator[Block]:
@@ -340,18 +342,18 @@ class Groups:
             for tree in trees:
                 self._join(references([tree]), _constants(tree))
                 self.read_whole.update(_read_whole(tree))
-        asked = [] if is_wide else list(_asked(watcher))
+        rule_names = [] if is_wide else list(_rule_references(watcher))
         if watcher.condition is not None:
-            self._join(list(_asked(watcher)), _constants(watcher.condition))
-            parts = [hit.part for found in watcher.hits.values() for hit in found]
+            self._join(list(_rule_references(watcher)), _constants(watcher.condition))
+            parts = [hit.part for matches in watcher.hits.values() for hit in matches]
             whole = list(_read_whole(watcher.condition))
             self.read_whole.update(whole, (handed(part, name) for part in parts for name in whole))
         self._follow_fields()
-        known = self._groups.get(asked[0], set()) if asked else set(self._groups)
-        if not asked:
+        known = self._groups.get(rule_names[0], set()) if rule_names else set(self._groups)
+        if not rule_names:
             known |= {name for hit in reading.calls for name in read_by(hit.part)}
-        self.names = list(dict.fromkeys(one for name in sorted(known) for one in self._held(name)))
-        self.asked = [list(self._held(name)) for name in sorted(set(_asked(watcher)))]
+        self.names = list(dict.fromkeys(one for name in sorted(known) for one in self._owners_first(name)))
+        self.rule_groups = [list(self._owners_first(name)) for name in sorted(set(_rule_references(watcher)))]
 
     def constants(self, name: Names) -> Iterable[Any]:
         """Return the constants in expressions of a reference's group."""
@@ -374,36 +376,38 @@ class Groups:
     def _follow_fields(self) -> None:
         """Join each field of a value that is built or copied with the field of what was put in there, and so on."""
         pending = [name for name in self._groups if len(name) > 1]
-        seen = set(pending)
-        while pending and len(seen) < MAX_FIELDS:
+        visited = set(pending)
+        while pending and len(visited) < MAX_FIELDS:
             name = pending.pop()
-            meant = self.reading.lookup.meaning(name)
-            trees = [tree for source in meant.sources for tree in trees_of(self.reading, source)] if meant else []
+            resolution = self.reading.lookup.resolve(name)
+            trees = (
+                [tree for source in resolution.sources for tree in trees_of(self.reading, source)] if resolution else []
+            )
             for tree in trees:
-                part = held(tree, meant.fields).tree if meant is not None else None
+                part = held(tree, resolution.fields).tree if resolution is not None else None
                 if isinstance(part, Reference):
                     self._join([name, part.names], ())
-                    if part.names not in seen:
-                        seen.add(part.names)
+                    if part.names not in visited:
+                        visited.add(part.names)
                         pending.append(part.names)
 
     def _join(self, names: Sequence[Names], constants: Iterable[Any]) -> None:
         group: set[Names] = set()
         known = {(type(one).__name__, one): one for one in constants}
-        for name in [inner for one in names for inner in self._held(one)]:
+        for name in [inner for one in names for inner in self._owners_first(one)]:
             group |= self._groups.get(name, {name})
             known |= self._constants.get(name, {})
         for name in group:
             self._groups[name], self._constants[name] = group, known
 
-    def _held(self, name: Names) -> Iterator[Names]:
+    def _owners_first(self, name: Names) -> Iterator[Names]:
         """Yield a reference after its owners; nothing where nothing gives it a value."""
-        meant = self.reading.lookup.meaning(name)
-        if meant is not None:
-            yield from (one for one in prefixes(name) if len(one) >= len(meant.root))
+        resolution = self.reading.lookup.resolve(name)
+        if resolution is not None:
+            yield from (one for one in prefixes(name) if len(one) >= len(resolution.root))
 
 
-def _asked(watcher: Watcher) -> Iterator[Names]:
+def _rule_references(watcher: Watcher) -> Iterator[Names]:
     """Yield the references in the property itself, including those in arguments."""
     for name in references([watcher.condition]) if watcher.condition is not None else ():
         if name[0] != "args":
@@ -455,10 +459,10 @@ def _blocks(reading: Reading, name: Names, constants: Iterable[Any]) -> tuple[Bl
 
 def _built(reading: Reading, name: Names, constants: Sequence[Any]) -> Iterator[Block]:
     """Yield the lists and texts that are built of single values: constants, and the values of small types."""
-    meant = reading.lookup.meaning(name)
-    for source in meant.sources if meant is not None else ():
+    resolution = reading.lookup.resolve(name)
+    for source in resolution.sources if resolution is not None else ():
         for tree in trees_of(reading, source):
-            part = held(tree, meant.fields).tree if meant is not None else None
+            part = held(tree, resolution.fields).tree if resolution is not None else None
             if isinstance(part, Template | Built | Arithmetic):
                 yield from _combined(reading, part, constants)
 
@@ -481,8 +485,8 @@ def _singles(reading: Reading, part: Expression, constants: Sequence[Any]) -> li
         case Constant(value=value):
             return [of_value(value)]
         case Reference(names=names):
-            given = [block for block in reading.origins.of(names).blocks if block.single]
-            return list(dict.fromkeys([*map(of_value, constants), *given]))
+            allowed = [block for block in reading.origins.of(names).blocks if block.single]
+            return list(dict.fromkeys([*map(of_value, constants), *allowed]))
         case Template() | Built() | Arithmetic():
             return list(dict.fromkeys(_combined(reading, part, constants)))
         case _:

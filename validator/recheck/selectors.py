@@ -24,15 +24,15 @@ def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Match]:
         case ToolSelector(tool=tool):
             return [hit for hit in reading.tool_calls if isinstance(hit.part, ToolCall) and hit.part.tool == tool]
         case EffectSelector():
-            found = reading.tool_calls
+            calls = reading.tool_calls
             return [
-                hit for hit in found if isinstance(hit.part, ToolCall) and reading.tool(hit.part.tool).effect == "write"
+                hit for hit in calls if isinstance(hit.part, ToolCall) and reading.tool(hit.part.tool).effect == "write"
             ]
         case StepSelector(step=name):
-            own = reading.position.get(name)
-            if own is not None:
-                is_branch = isinstance(reading.steps[own], BranchStep)
-                return [] if is_branch else [Match(own, None, reading.steps[own])]
+            position = reading.position.get(name)
+            if position is not None:
+                is_branch = isinstance(reading.steps[position], BranchStep)
+                return [] if is_branch else [Match(position, None, reading.steps[position])]
             return [hit for hit in reading.parts if hit.part.id == name]
         case BranchSelector(step=name, branch=branch):
             number = reading.position.get(name)
@@ -45,16 +45,16 @@ def matches(selector: AnySelector | AnyGuard, reading: Parsed) -> list[Match]:
 def branch_of(step: ConditionStep, name: str | int) -> str | int | None:
     """Return the branch of control flow that a guardrail names; None where there is no such branch."""
     cases = step.cases or ()
-    found: str | int | None = None
+    branch: str | int | None = None
     if step.cases is None:
-        found = name if name == "then" and step.then is not None else None
+        branch = name if name == "then" and step.then is not None else None
     elif isinstance(name, int):
-        found = name if 1 <= name <= len(cases) else None
+        branch = name if 1 <= name <= len(cases) else None
     else:
         named = [number for number, case in enumerate(cases, start=1) if case.name == name]
-        found = named[-1] if named else None
+        branch = named[-1] if named else None
     # This decides last: a case with the name `otherwise` is identified by its number.
-    return "otherwise" if name == "otherwise" and step.otherwise is not None else found
+    return "otherwise" if name == "otherwise" and step.otherwise is not None else branch
 
 
 def guards(requirement: AnyRequirement) -> tuple[AnyGuard, ...]:

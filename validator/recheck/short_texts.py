@@ -15,21 +15,21 @@ MAX_TRIED: Final = 20_000
 
 @lru_cache(maxsize=4096)
 def may_exist(
-    wanted: frozenset[tuple[tuple[str, str], bool]], but: frozenset[str], shortest: int, longest: int
+    answers: frozenset[tuple[tuple[str, str], bool]], but: frozenset[str], shortest: int, longest: int
 ) -> bool:
-    """Return whether a text of `shortest` to `longest` characters, not in `but`, may answer as `wanted`.
+    """Return whether a text of `shortest` to `longest` characters, not in `but`, may answer as `answers`.
 
     Characters that are in no literal are equivalent: one of them is enough. No question is about a pattern.
     """
-    if any(answer and len(literal) > longest for (_, literal), answer in wanted):
+    if any(answer and len(literal) > longest for (_, literal), answer in answers):
         return False
-    signs = sorted({sign for (_, literal), _ in wanted for sign in literal}.union(*but))
+    signs = sorted({sign for (_, literal), _ in answers for sign in literal}.union(*but))
     signs.append(next(chr(code) for code in range(0x110000) if chr(code) not in signs))
     if longest > MAX_TRIED.bit_length() or sum(len(signs) ** size for size in range(longest + 1)) > MAX_TRIED:
         return True
     texts = ("".join(chosen) for size in range(shortest, longest + 1) for chosen in product(signs, repeat=size))
     return any(
-        text not in but and all(ANSWERS[question](text, literal) is answer for (question, literal), answer in wanted)
+        text not in but and all(ANSWERS[question](text, literal) is answer for (question, literal), answer in answers)
         for text in texts
     )
 

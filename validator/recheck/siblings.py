@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from stepward.validator.recheck.apart import Sibling, items_at_once, siblings, unseen
+from stepward.validator.recheck.branches import Sibling, items_at_once, siblings, unseen
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.flow import Transition
@@ -35,8 +35,8 @@ from stepward.vm.language.layout import Layout
 from stepward.vm.language.steps import Stage, ToolStep
 
 
-class Room(NamedTuple):
-    """Where a memory has what it needs of a fork: numbers of memories."""
+class ForkSlots(NamedTuple):
+    """The numbers of a memory that belong to one fork."""
 
     outside: int
     joined: int
@@ -44,8 +44,8 @@ class Room(NamedTuple):
     end: int
 
 
-class Rooms:
-    """Where memories part and join in a program with siblings, and where a memory has room for what is kept there.
+class MemorySlots:
+    """Where memories part and join in a program with siblings, and which of its numbers belong to which fork.
 
     By position: `branches` where a branch begins, `stages` where one ends, `joins` behind the branches of a fork, and
     `items` where items that run at once begin and end. `forks` are by the position of the step with the branches.
@@ -54,22 +54,22 @@ class Rooms:
     def __init__(self, layout: Layout) -> None:
         self.branches = siblings(layout)
         self.stages: dict[int, Sibling] = {}
-        for start, one in self.branches.items():
+        for start, branch in self.branches.items():
             body = layout.bodies[start]
-            self.stages |= {stage: one for stage in (body.next, body.failed) if stage is not None}
+            self.stages |= {stage: branch for stage in (body.next, body.failed) if stage is not None}
         self.joins = {fork.join: owner for owner, fork in layout.forks.items()}
-        self.forks: dict[int, Room] = {}
+        self.forks: dict[int, ForkSlots] = {}
         count = 1
         for owner in sorted(layout.forks):
-            members = [one for one in self.branches.values() if one.fork == owner]
-            needed = sorted({earlier for one in members for earlier in one.before})
-            of = {one: count + 2 + number for number, one in enumerate(needed)}
-            self.forks[owner] = Room(count, count + 1, of, count + 2 + len(of))
+            members = [branch for branch in self.branches.values() if branch.fork == owner]
+            needed = sorted({earlier for branch in members for earlier in branch.before})
+            of = {branch: count + 2 + number for number, branch in enumerate(needed)}
+            self.forks[owner] = ForkSlots(count, count + 1, of, count + 2 + len(of))
             count += 2 + len(of)
         self.items: dict[int, tuple[int, int]] = {}
         for owner, stage in sorted(items_at_once(layout).items()):
-            places = (owner, stage, layout.bodies[owner].failed)
-            self.items |= {place: (count, count + 1) for place in places if place is not None}
+            positions = (owner, stage, layout.bodies[owner].failed)
+            self.items |= {position: (count, count + 1) for position in positions if position is not None}
             count += 2
         self.count = count
 
@@ -84,16 +84,16 @@ class SiblingWatcher(RequiresWatcher):
 
     def __init__(self, rule: Requires, reading: Reading) -> None:
         super().__init__(rule, reading)
-        self._rooms = Rooms(reading.layout)
+        self._slots = MemorySlots(reading.layout)
 
     @cached_property
     def seen(self) -> Collection[int]:
         """The steps at which it may be broken, or change its memory."""
-        return {*super().seen, *self._rooms.steps}
+        return {*super().seen, *self._slots.steps}
 
     def start(self) -> Memory:
         """Return the memory before the run."""
-        return super().start() * self._rooms.count
+        return super().start() * self._slots.count
 
     def _part(self, memory: Memory, number: int) -> Memory:
         size = len(self.guards)
@@ -105,34 +105,36 @@ class SiblingWatcher(RequiresWatcher):
 
     def after(self, step: int, memory: Memory, exit_: Exit) -> Memory:
         """Return the memory after this exit of a step."""
-        rooms = self._rooms
-        parts = [self._part(memory, number) for number in range(rooms.count)]
+        slots = self._slots
+        parts = [self._part(memory, number) for number in range(slots.count)]
         blank = super().start()
-        if step in rooms.items:
+        if step in slots.items:
             self._with_items(parts, step, exit_)
-        elif step in rooms.branches:
-            room = rooms.forks[rooms.branches[step].fork]
-            parts[0] = _highest(parts[room.outside], *(parts[room.of[one]] for one in rooms.branches[step].before))
-        elif step in rooms.joins:
-            room = rooms.forks[rooms.joins[step]]
-            parts[0] = super().after(step, parts[room.joined], exit_)
-            parts[room.outside : room.end] = [blank] * (room.end - room.outside)
+        elif step in slots.branches:
+            fork = slots.forks[slots.branches[step].fork]
+            parts[0] = _highest(
+                parts[fork.outside], *(parts[fork.of[branch]] for branch in slots.branches[step].before)
+            )
+        elif step in slots.joins:
+            fork = slots.forks[slots.joins[step]]
+            parts[0] = super().after(step, parts[fork.joined], exit_)
+            parts[fork.outside : fork.end] = [blank] * (fork.end - fork.outside)
         else:
             parts[0] = super().after(step, parts[0], exit_)
-        if step in rooms.forks and exit_.transition.kind == "success":
-            room = rooms.forks[step]
-            parts[room.outside] = parts[room.joined] = parts[0]
-        if step in rooms.stages:
-            one = rooms.stages[step]
-            room = rooms.forks[one.fork]
-            parts[room.joined] = _highest(parts[room.joined], parts[0])
-            if one.place in room.of:
-                parts[room.of[one.place]] = parts[0]
+        if step in slots.forks and exit_.transition.kind == "success":
+            fork = slots.forks[step]
+            parts[fork.outside] = parts[fork.joined] = parts[0]
+        if step in slots.stages:
+            branch = slots.stages[step]
+            fork = slots.forks[branch.fork]
+            parts[fork.joined] = _highest(parts[fork.joined], parts[0])
+            if branch.number in fork.of:
+                parts[fork.of[branch.number]] = parts[0]
         return tuple(level for part in parts for level in part)
 
     def _with_items(self, parts: list[Memory], step: int, exit_: Exit) -> None:
         """Change the parts of a memory where items that run at once begin, or between two of them."""
-        outside, joined = self._rooms.items[step]
+        outside, joined = self._slots.items[step]
         if not isinstance(self.reading.steps[step], Stage):
             parts[0] = super().after(step, parts[0], exit_)
             if exit_.transition.kind == "success":
@@ -148,10 +150,10 @@ class SiblingWatcher(RequiresWatcher):
 
 
 def _highest(first: Memory, *others: Memory) -> Memory:
-    found = list(first)
-    for other in others:
-        found = [max(pair) for pair in zip(found, other, strict=True)]
-    return tuple(found)
+    highest = list(first)
+    for memory in others:
+        highest = [max(pair) for pair in zip(highest, memory, strict=True)]
+    return tuple(highest)
 
 
 class DebtWatcher(FollowedByWatcher):
@@ -163,45 +165,51 @@ class DebtWatcher(FollowedByWatcher):
 
     def __init__(self, rule: FollowedBy, reading: Reading) -> None:
         super().__init__(rule, reading)
-        self._rooms = Rooms(reading.layout)
-        self._open: set[int] = set()
-        self._hasty: dict[int, list[int]] = {}
+        self._slots = MemorySlots(reading.layout)
+        self._exposed: set[int] = set()
+        self._rival_debts: dict[int, list[int]] = {}
         if self.ends == "any":
             self._look_beside()
 
     def _look_beside(self) -> None:
         """Find where a run may be cancelled in a sibling while Q is owed; raises Refused where that is not known.
 
-        `_open` are the places beside which a sibling can start something else than Q whatever happens. `_hasty` has,
+        `_exposed` has the steps beside which a sibling can always start something else than Q. `_rival_debts` has,
         for the first step of a branch, the debts of earlier branches behind which another branch can do that.
         """
-        layout, rooms = self.reading.layout, self._rooms
-        places, unclear = {step for step, _ in self.first} & self.reading.control.reachable, set[int]()
-        for start, one in rooms.branches.items():
+        layout, slots = self.reading.layout, self._slots
+        first_steps, unclear = {step for step, _ in self.first} & self.reading.control.reachable, set[int]()
+        for start, branch in slots.branches.items():
             body = layout.bodies[start]
             inside = {*layout.inside(start), body.next, *([] if body.failed is None else [body.failed])}
-            others = [other for other in rooms.branches.items() if other[1].fork == one.fork and other[0] != start]
-            free = [other for other in others if other[1].place not in one.before and one.place not in other[1].before]
-            if any(two.before <= one.before and layout.bodies[at].first not in self.hits for at, two in free):
-                self._open |= inside
+            others = [other for other in slots.branches.items() if other[1].fork == branch.fork and other[0] != start]
+            free = [
+                other
+                for other in others
+                if other[1].number not in branch.before and branch.number not in other[1].before
+            ]
+            if any(
+                sibling.before <= branch.before and layout.bodies[at].first not in self.hits for at, sibling in free
+            ):
+                self._exposed |= inside
             elif not all(self._only_pays(at) for at, _ in free):
-                unclear |= places & inside
-            known = {**{two.place: two for _, two in others}, one.place: one}
-            room = rooms.forks[one.fork]
-            self._hasty[body.first] = [
-                room.of[earlier]
-                for earlier in one.before
+                unclear |= first_steps & inside
+            known = {**{sibling.number: sibling for _, sibling in others}, branch.number: branch}
+            fork = slots.forks[branch.fork]
+            self._rival_debts[body.first] = [
+                fork.of[earlier]
+                for earlier in branch.before
                 if any(
-                    earlier in two.before
-                    and not any(earlier in known[other].before for other in two.before)
+                    earlier in sibling.before
+                    and not any(earlier in known[other].before for other in sibling.before)
                     and layout.bodies[at].first not in self.hits
-                    for at, two in rooms.branches.items()
-                    if two.fork == one.fork
+                    for at, sibling in slots.branches.items()
+                    if sibling.fork == branch.fork
                 )
             ]
-        if unclear - self._open:
+        if unclear - self._exposed:
             raise Refused("what follows before any end is not checked beside a branch")
-        if any(not places.isdisjoint(layout.inside(owner)) for owner in items_at_once(layout)):
+        if any(not first_steps.isdisjoint(layout.inside(owner)) for owner in items_at_once(layout)):
             raise Refused("what follows before any end is not checked where items run at once")
 
     def _only_pays(self, branch: int) -> bool:
@@ -214,18 +222,18 @@ class DebtWatcher(FollowedByWatcher):
     @cached_property
     def seen(self) -> Collection[int]:
         """The steps at which it may be broken, or change its memory."""
-        return {*super().seen, *self._rooms.steps}
+        return {*super().seen, *self._slots.steps}
 
     def start(self) -> Memory:
         """Return the memory before the run."""
-        return super().start() + (0,) * (self._rooms.count - 1)
+        return super().start() + (0,) * (self._slots.count - 1)
 
     def entered(self, steps: Steps, step: int, state: State, memory: Memory) -> Iterator[Breach]:
         """Yield the violations on arrival at a step; where a branch begins, nothing starts yet."""
-        if (memory[0] and step in self._open) or any(memory[debt] for debt in self._hasty.get(step, ())):
+        if (memory[0] and step in self._exposed) or any(memory[debt] for debt in self._rival_debts.get(step, ())):
             yield Breach("missing")
-        owed = 0 if step in self._rooms.branches else max(memory)
-        yield from super().entered(steps, step, state, (owed,))
+        largest = 0 if step in self._slots.branches else max(memory)
+        yield from super().entered(steps, step, state, (largest,))
 
     def ended(self, memory: Memory, transition: Transition) -> bool:
         """Return whether this end of the run is a violation."""
@@ -241,39 +249,39 @@ class DebtWatcher(FollowedByWatcher):
         if any(self._is_owed(step, sub, exit_) for sub in exit_.succeeded):
             debts[0] = 1
         begins = exit_.transition.kind == "success" and not isinstance(self.reading.steps[step], Stage)
-        if begins and (step in self._rooms.forks or step in self._rooms.items):
-            room = self._rooms.forks.get(step)
-            outside = self._rooms.items[step][0] if room is None else room.outside
+        if begins and (step in self._slots.forks or step in self._slots.items):
+            fork = self._slots.forks.get(step)
+            outside = self._slots.items[step][0] if fork is None else fork.outside
             debts[outside], debts[0] = debts[0], 0
         return tuple(debts)
 
     def _paid(self, step: int) -> Iterator[int]:
         """Yield the numbers of the debts that a Q at a step pays."""
-        rooms = self._rooms
+        slots = self._slots
         yield 0
         for owner in self.reading.layout.owners_of(step):
-            one = rooms.branches.get(owner)
-            if one is not None:
-                room = rooms.forks[one.fork]
-                yield room.outside
-                yield from (room.of[earlier] for earlier in one.before)
-            if owner in rooms.items:
-                yield rooms.items[owner][0]
+            branch = slots.branches.get(owner)
+            if branch is not None:
+                fork = slots.forks[branch.fork]
+                yield fork.outside
+                yield from (fork.of[earlier] for earlier in branch.before)
+            if owner in slots.items:
+                yield slots.items[owner][0]
 
     def _come_together(self, debts: list[int], step: int, exit_: Exit) -> None:
         """Move debts behind a branch or an item, and behind all of them."""
-        rooms = self._rooms
-        if step in rooms.stages:
-            one = rooms.stages[step]
-            room = rooms.forks[one.fork]
-            end = room.of.get(one.place, room.joined)
+        slots = self._slots
+        if step in slots.stages:
+            branch = slots.stages[step]
+            fork = slots.forks[branch.fork]
+            end = fork.of.get(branch.number, fork.joined)
             debts[end], debts[0] = max(debts[end], debts[0]), 0
-        elif step in rooms.joins:
-            room = rooms.forks[rooms.joins[step]]
-            debts[0] = max(debts[0], *debts[room.outside : room.end])
-            debts[room.outside : room.end] = [0] * (room.end - room.outside)
-        elif step in rooms.items and isinstance(self.reading.steps[step], Stage):
-            outside, joined = rooms.items[step]
+        elif step in slots.joins:
+            fork = slots.forks[slots.joins[step]]
+            debts[0] = max(debts[0], *debts[fork.outside : fork.end])
+            debts[fork.outside : fork.end] = [0] * (fork.end - fork.outside)
+        elif step in slots.items and isinstance(self.reading.steps[step], Stage):
+            outside, joined = slots.items[step]
             debts[joined], debts[0] = max(debts[joined], debts[0]), 0
             if exit_.transition.kind != "item":
                 debts[0] = max(debts[outside], debts[joined])
@@ -299,8 +307,8 @@ def require_one_round(reading: Reading, when: str, hits: Iterable[Match]) -> Non
     read = {names[0] for names in references([parse(when, reading.program.language)])}
     for hit in hits:
         for owner in reading.layout.owners_of(hit.step):
-            fork = siblings(reading.layout).get(owner)
-            if fork is not None and read & unseen(reading.layout, hit.step) and _comes_again(reading, fork.fork):
+            sibling = siblings(reading.layout).get(owner)
+            if sibling is not None and read & unseen(reading.layout, hit.step) and _comes_again(reading, sibling.fork):
                 raise Refused("a condition that reads what a sibling left in an earlier round is not checked")
 
 

@@ -41,18 +41,18 @@ def most_items(types: Declared, step: ForEachStep) -> int | None:
 def _of_reference(types: Declared, names: Names, inner: frozenset[Source], below: Names = ()) -> int | None:
     """Return the most items of the arrays that a reference, or some fields of its values, can be; `inner` are items
     that these are behind."""
-    meant = types.reading.lookup.meaning(names)
-    found: list[int | None] = []
-    for source in () if meant is None else meant.sources:
-        assert meant is not None
-        fields = (*meant.fields, *below)
+    resolution = types.reading.lookup.resolve(names)
+    bounds: list[int | None] = []
+    for source in () if resolution is None else resolution.sources:
+        assert resolution is not None
+        fields = (*resolution.fields, *below)
         listed = list_of(types.reading, source) if source.kind == "item" and source not in inner else None
         if listed is not None:
-            found.append(_of_reference(types, listed, inner | {source}, (ITEMS, *fields)))
+            bounds.append(_of_reference(types, listed, inner | {source}, (ITEMS, *fields)))
         else:
-            found.append(_of_declared(types, source, fields))
-    known = [one for one in found if one is not None]
-    return max(known) if known and len(known) == len(found) else None
+            bounds.append(_of_declared(types, source, fields))
+    known = [one for one in bounds if one is not None]
+    return max(known) if known and len(known) == len(bounds) else None
 
 
 def _of_declared(types: Declared, source: Source, fields: Names) -> int | None:

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from stepward.validator.recheck.arguments import starts
 from stepward.validator.recheck.between import between, closed, forked, may_be_refused, started
-from stepward.validator.recheck.cells import (
+from stepward.validator.recheck.blocks import (
     FAILS,
     GIVEN,
     OPEN,
@@ -39,10 +39,10 @@ from stepward.validator.recheck.definite import (
 from stepward.validator.recheck.describing import of_built, written
 from stepward.validator.recheck.evaluation import Environment, references, splits, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome
-from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, told_apart
+from stepward.validator.recheck.failures import attempts, early_errors, late_errors, leaving, representatives
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import UNCHANGED, Changes, DescribeField, Followed, State, Test
-from stepward.validator.recheck.items import apart_by_length, item_of, may_have, surely_has
+from stepward.validator.recheck.items import item_of, may_have, split_by_length, surely_has
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
 from stepward.validator.recheck.large import sets_too_large
 from stepward.validator.recheck.names import Names, Source
@@ -135,14 +135,14 @@ class Steps:
         """Return the numbers of the possible blocks of a followed reference whose value a state leaves open."""
         name, blocks = self.followed.names[slot], self.followed.blocks[slot]
         numbers = {number for block in self._known(slot, step, state) for number in self.followed.meeting(slot, block)}
-        found = [number for number in sorted(numbers) if self.origins.may_give(name, blocks[number])]
+        possible = [number for number in sorted(numbers) if self.origins.may_give(name, blocks[number])]
         owner = self.followed.slot.get(name[:-1]) if name != self.origins.root(name) else None
         if owner is None or state[owner] in (OPEN, GIVEN):
-            return found
-        held, gone = self.followed.blocks[owner][state[owner]], self.followed.gone[slot]
-        if not may_have(held, name[-1]):
-            return [gone]
-        return [number for number in found if number != gone] if surely_has(held, name[-1]) else found
+            return possible
+        owner_block, undefined = self.followed.blocks[owner][state[owner]], self.followed.undefined[slot]
+        if not may_have(owner_block, name[-1]):
+            return [undefined]
+        return [number for number in possible if number != undefined] if surely_has(owner_block, name[-1]) else possible
 
     def _known(self, slot: int, step: int, state: tuple[int, ...]) -> tuple[Block, ...]:
         """Return what the types say of a followed reference whose value a state leaves open."""
@@ -159,19 +159,19 @@ class Steps:
     def fitting(self, names: Sequence[Names], environment: Environment) -> Iterator[Environment]:
         """Return environments as `splits` does, without those in which a field contradicts its owner."""
         fields = [name for name in names if name[:-1] in environment and self.origins.root(name) != name]
-        found = splits(names, apart_by_length(fields, environment))
-        return (one for one in found if all(self.origins.fits(name, one[name[:-1]], one[name]) for name in fields))
+        candidates = splits(names, split_by_length(fields, environment))
+        return (one for one in candidates if all(self.origins.fits(name, one[name[:-1]], one[name]) for name in fields))
 
     def exits(self, number: int, state: State) -> tuple[Exit, ...]:
         """Return every exit of a step in a state, including those for exhausted `max_visits`."""
-        slots = (*self.read_slots(number), *(slot for slot, _ in self.asked(number)))
+        slots = (*self.read_slots(number), *(slot for slot, _ in self.questions_at(number)))
         key = (number, None if state is None else tuple(state[slot] for slot in slots))
         if key not in self._exits:
-            found = self._all(number, self.reading.steps[number], state)
+            exits = self._all(number, self.reading.steps[number], state)
             self._exits[key] = tuple(
                 dict.fromkeys(
                     after
-                    for one in found
+                    for one in exits
                     for after in ((one,) if one.transition.closes is None else closed(self, number, state, one))
                 )
             )
@@ -189,7 +189,7 @@ class Steps:
         slots = {self.followed.slot[name] for name in names if name in self.followed.slot}
         yield from slots.union(*(self.followed.under(name) for name in below))
 
-    def asked(self, number: int) -> Iterator[tuple[int, int]]:
+    def questions_at(self, number: int) -> Iterator[tuple[int, int]]:
         """Yield the questions that a step asks, each with the location of its answer in a state."""
         if self.questions is not None:
             yield from ((len(self.followed.names) + one, one) for one in self.questions.of_step.get(number, ()))
@@ -198,7 +198,7 @@ class Steps:
         """Return an expression of a step with a constant in place of each question whose answer the state knows."""
         if self.questions is None or state is None:
             return tree
-        known = {question: state[slot] for slot, question in self.asked(number) if state[slot] != OPEN}
+        known = {question: state[slot] for slot, question in self.questions_at(number) if state[slot] != OPEN}
         return self.questions.answered(tree, known)
 
     def trees(self, number: int, state: State) -> list[Expression]:
@@ -239,17 +239,17 @@ class Steps:
         return self.reading.control.transitions[number]
 
     def _passed(self, step: AnyStep) -> Iterator[Changes]:
-        found = (step, *step.sub_steps)
-        return self.together([self.left_without(one, "Visits") for one in found if isinstance(one, Failing)])
+        members = (step, *step.sub_steps)
+        return self.together([self.left_without(one, "Visits") for one in members if isinstance(one, Failing)])
 
     # -- assigning -------------------------------------------------------------------------------------------------
 
     def together(self, choices: Sequence[Iterable[Changes]]) -> Iterator[Changes]:
         """Yield every combination of changes that are applied one after the other."""
-        listed = [tuple(dict.fromkeys(one)) for one in choices]
+        listed = [tuple(dict.fromkeys(options)) for options in choices]
         size = 1
-        for one in listed:
-            size *= max(1, len(one))
+        for options in listed:
+            size *= max(1, len(options))
         if size > MAX_EXITS:
             raise TooLarge("a step has too many exits to be checked")
         for chosen in product(*listed):
@@ -257,7 +257,7 @@ class Steps:
 
     def undefined(self, root: Names) -> Iterator[Changes]:
         """Yield the change that makes a root undefined."""
-        yield tuple((slot, self.followed.gone[slot]) for slot in self.followed.under(root))
+        yield tuple((slot, self.followed.undefined[slot]) for slot in self.followed.under(root))
 
     def given(self, root: Names, source: Source) -> Iterator[Changes]:
         """Yield the changes by which a root gets a value from outside."""
@@ -271,33 +271,33 @@ class Steps:
         followed = [root for root in roots if self.followed.under(root)]
         if len(followed) != 1:
             return ()
-        meant = self.reading.lookup.meaning(followed[0])
-        if meant is None or meant.sources != (source,):
+        resolution = self.reading.lookup.resolve(followed[0])
+        if resolution is None or resolution.sources != (source,):
             return ()
         return tuple((slot, GIVEN) for slot in self.followed.under(followed[0]))
 
     def valued(self, roots: Sequence[Names], describe: DescribeField) -> Iterator[Changes]:
         """Yield the changes of roots that all get the same value."""
-        found: list[tuple[dict[Names, Block], Changes]] = [({}, ())]
+        combinations: list[tuple[dict[Names, Block], Changes]] = [({}, ())]
         for root in roots:
             for slot in self.followed.under(root):
                 fields = self.followed.names[slot][len(root) :]
-                found = [
+                combinations = [
                     ({**chosen, fields: self.followed.blocks[slot][block]}, (*changes, (slot, block)))
-                    for chosen, changes in found
+                    for chosen, changes in combinations
                     for block in self._possible(slot, fields, chosen, describe)
                 ]
-                if len(found) > MAX_EXITS:
+                if len(combinations) > MAX_EXITS:
                     raise TooLarge("a step gives too many values to be looked at")
-        return (changes for _, changes in found)
+        return (changes for _, changes in combinations)
 
     def _possible(self, slot: int, fields: Names, chosen: dict[Names, Block], describe: DescribeField) -> Iterable[int]:
         """Return the blocks that are consistent with those chosen for the same value, and for its owner."""
         owner = chosen.get(fields[:-1]) if fields else None
         if owner is not None and not may_have(owner, fields[-1]):
-            return (self.followed.gone[slot],)
+            return (self.followed.undefined[slot],)
         may_match, may_be_absent = describe(fields, owner is not None)
-        held = None if owner is None else item_of(owner, fields[-1])
+        item_block = None if owner is None else item_of(owner, fields[-1])
         if owner is not None and owner.kind == "array":
             may_be_absent = may_be_absent and not surely_has(owner, fields[-1])
         if fields in chosen:
@@ -307,12 +307,12 @@ class Steps:
                 for one in self.followed.meeting(slot, chosen[fields])
                 if blocks[one] == UNDEFINED or may_match(blocks[one])
             ]
-        found = [
+        numbers = [
             number
             for number, block in enumerate(self.followed.blocks[slot])
-            if block != UNDEFINED and may_match(block) and (held is None or meet(block, held))
+            if block != UNDEFINED and may_match(block) and (item_block is None or meet(block, item_block))
         ]
-        return [*found, *([self.followed.gone[slot]] if may_be_absent else [])]
+        return [*numbers, *([self.followed.undefined[slot]] if may_be_absent else [])]
 
     def typed(self, source: Source) -> DescribeField:
         """Describe a value of the type of a source."""
@@ -335,16 +335,16 @@ class Steps:
             return iter(UNCHANGED)
         source = Source("output", part.id, *self.reading.lookup.calls[part.id])
         roots = [root for root in written_by(part) if root[0] not in part.assigns or len(root) > 1]
-        given: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
-        if not all(given):
-            given = self.valued(roots, self.typed(source))
-        return self.together([given, *self._without_error(part)])
+        outputs: Iterable[Changes] = [self._later(roots, source)] if self.is_lazy else [()]
+        if not all(outputs):
+            outputs = self.valued(roots, self.typed(source))
+        return self.together([outputs, *self._without_error(part)])
 
     def _fallback(self, part: AnyCall | ComputeStep) -> Iterator[Changes]:
         if not self.followed.follows_any(assigned_by(part)):
             return iter(UNCHANGED)
-        given = self.valued(written_by(part), written(part.fallback))
-        return self.together([given, *self._without_error(part)])
+        outputs = self.valued(written_by(part), written(part.fallback))
+        return self.together([outputs, *self._without_error(part)])
 
     def _without_error(self, part: FailingPart) -> list[Iterator[Changes]]:
         return [self.undefined((part.id, "error")), self.undefined((part.id, "error_name"))]
@@ -355,8 +355,8 @@ class Steps:
             return iter(UNCHANGED)
         error = self.valued([(part.id, "error")], lambda *_: (lambda block: meet(block, TEXT), False))
         named = self.valued([(part.id, "error_name")], written(name))
-        gone = [self.undefined(root) for root in (*written_by(part), *listed_by(part))]
-        return self.together([*gone, error, named])
+        cleared = [self.undefined(root) for root in (*written_by(part), *listed_by(part))]
+        return self.together([*cleared, error, named])
 
     # -- conditions, assignments, ends -------------------------------------------------------------------------------
 
@@ -374,9 +374,9 @@ class Steps:
         return {one for split in self.fitting(names, environment) for one in outcomes(trees, split, may_overflow)}
 
     def _condition(self, number: int, step: ConditionStep, state: State) -> Iterator[Exit]:
-        taken = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}
+        branches = set() if self.is_blind else {branch_taken(step, outcome) for outcome in self.outcomes(number, state)}
         for transition in self.transitions(number):
-            if (transition.kind, transition.branch) in taken or (self.is_blind and transition.kind != "visits"):
+            if (transition.kind, transition.branch) in branches or (self.is_blind and transition.kind != "visits"):
                 yield Exit(transition, (), ALONE, ALONE if transition.kind == "branch" else NOTHING, 1)
 
     def _set(self, number: int, step: SetStep, state: State) -> Iterator[Exit]:
@@ -410,18 +410,18 @@ class Steps:
             if not is_computed(value, self.reading.program.language):
                 choices.append(self.valued([(name,)], written(value)))
                 continue
-            tree, found = next(texts)
+            tree, result = next(texts)
             if isinstance(tree, Built):
-                described = of_built(tree, found - {FAILS}, lambda names: self.environment(names, number, state))
+                described = of_built(tree, result - {FAILS}, lambda names: self.environment(names, number, state))
                 choices.append(self.valued([(name,)], described))
                 continue
-            choices.append(self.valued([(name,)], self._result(found - {FAILS}, tree, number, state)))
+            choices.append(self.valued([(name,)], self._result(result - {FAILS}, tree, number, state)))
         return self.together(choices)
 
-    def _result(self, found: set[Block], tree: Expression, step: int, state: State) -> DescribeField:
+    def _result(self, results: set[Block], tree: Expression, step: int, state: State) -> DescribeField:
         def describe(fields: Names, _: bool) -> tuple[Test, bool]:
             if not fields:
-                return lambda block: any(meet(block, one) for one in found), False
+                return lambda block: any(meet(block, one) for one in results), False
             if not isinstance(tree, Reference):  # a list that is joined has any items
                 return lambda _: isinstance(tree, Arithmetic), True
             copied = self.blocks((*tree.names, *fields), step, state)
@@ -446,8 +446,8 @@ class Steps:
 
         What siblings that come before assign is not in the state of the step: it may be anything of its type.
         """
-        given = self._given_earlier(names, number, part)
-        return self.blocks(names, number, state) if given is None else self.followed.cut(names, given)
+        assigned = self._given_earlier(names, number, part)
+        return self.blocks(names, number, state) if assigned is None else self.followed.cut(names, assigned)
 
     def is_given_earlier(self, names: Names, number: int, part: BaseStep) -> bool:
         """Return whether a sibling that comes before a sub-step assigns a reference."""
@@ -457,8 +457,8 @@ class Steps:
         step = self.reading.steps[number]
         if not is_ordered(step) or part is step:
             return None
-        place = next(sub for sub, one in enumerate(step.sub_steps) if one.id == part.id)
-        before = [step.sub_steps[one] for one in sorted(earlier(step, place))]
+        index = next(sub for sub, one in enumerate(step.sub_steps) if one.id == part.id)
+        before = [step.sub_steps[one] for one in sorted(earlier(step, index))]
         root = self.origins.root(names)
         if any(root in ((one.id, "error"), (one.id, "error_name")) for one in before):
             return (UNDEFINED,)
@@ -487,14 +487,14 @@ class Steps:
         tool, step = self.reading.tool, self.reading.steps[number]
         names = late_errors(part, tool) if is_late else early_errors(part)
         if not any(self.followed.under((one.id, "error_name")) for one in (part, step)):
-            names = told_apart(self.transitions(number), names, lambda name: attempts(part, name, tool))
+            names = representatives(self.transitions(number), names, lambda name: attempts(part, name, tool))
         yield from ((name, attempts(part, name, tool)) for name in names)
 
     def _call(self, number: int, step: LlmStep | ToolStep | ComputeStep, state: State) -> Iterator[Exit]:
         transitions = self.transitions(number)
         for kind, changes, is_started, cost, error in self.call_outcomes(number, step, state):
             started, succeeded = ALONE if is_started else NOTHING, ALONE if kind == "success" else NOTHING
-            found = [one for one in transitions if one.kind == kind]
+            matching = [one for one in transitions if one.kind == kind]
             due = leaving(transitions, error) if kind == "failed" else None
-            for transition in found if due is None else (due,):
+            for transition in matching if due is None else (due,):
                 yield Exit(transition, changes, started, succeeded, cost)

@@ -42,20 +42,20 @@ class AssignedKinds:
     def _settle(self) -> None:
         """Widen the kinds of all names and fields that were asked for, until nothing changes."""
         for _ in range(MAX_ROUNDS):
-            found = {key: self._written(*key) for key in list(self._kinds)}
-            if found == self._kinds:
+            kinds = {key: self._written(*key) for key in list(self._kinds)}
+            if kinds == self._kinds:
                 return
-            self._kinds.update(found)
+            self._kinds.update(kinds)
         self._kinds = dict.fromkeys(self._kinds, KINDS)
 
     def of_sum(self, tree: Arithmetic) -> Kinds:
         """Return the kinds that a `+` may give; all that it takes where it must fail."""
         known = len(self._kinds)
-        found = self._of(tree)
+        kinds = self._of(tree)
         if len(self._kinds) > known:
             self._settle()
-            found = self._of(tree)
-        return found or JOINED
+            kinds = self._of(tree)
+        return kinds or JOINED
 
     def _of(self, tree: Expression | None) -> Kinds:
         if tree is None:
@@ -69,10 +69,10 @@ class AssignedKinds:
         return frozenset(block.kind for block in result_blocks(tree))
 
     def _read(self, names: Names) -> Kinds:
-        meant = self._reading.lookup.meaning(names)
-        if meant is None:
+        resolution = self._reading.lookup.resolve(names)
+        if resolution is None:
             return NOTHING
-        return NOTHING.union(*(self._at(source, meant.fields) for source in meant.sources))
+        return NOTHING.union(*(self._at(source, resolution.fields) for source in resolution.sources))
 
     def _at(self, source: Source, fields: Names) -> Kinds:
         if source.kind != "set":

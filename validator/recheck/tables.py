@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from stepward.validator.recheck.cells import OPEN, Block, meet, read
+from stepward.validator.recheck.blocks import OPEN, Block, meet, read
 from stepward.validator.recheck.fields import Fields
 from stepward.validator.recheck.followed import Followed, State
 from stepward.validator.recheck.names import Names, Source
@@ -74,7 +74,7 @@ class TableCheck:
         self.rows = dict(self._row(row) for row in part.objects("rows"))
         part.close()
 
-    def broken(self) -> Violations:
+    def violations(self) -> Violations:
         """Return the violations that the table does not rule out; raises Refused where the table is not inductive.
 
         Without rows the states are searched.
@@ -87,16 +87,16 @@ class TableCheck:
         for pair, row in self.rows.items():
             if row.states is None:
                 for target, _, _ in self.walk.targets(self.blind, pair, None, 0):
-                    self._lands(pair, target, None, 0)
+                    self._require_row(pair, target, None, 0)
                 continue
-            for said, cost in row.states.items():
-                for state in resolved_states(self.steps, pair.step, said):
+            for listed, cost in row.states.items():
+                for state in resolved_states(self.steps, pair.step, listed):
                     for target, changes, after in self.walk.targets(self.steps, pair, state, cost):
                         moved = list(state)
                         for slot, block in changes:
                             moved[slot] = block
-                        self._lands(pair, target, tuple(moved), after)
-        return self.walk.broken
+                        self._require_row(pair, target, tuple(moved), after)
+        return self.walk.violations
 
     def _is_entered(self) -> None:
         first = self.walk.first(counts=self.counts)
@@ -108,9 +108,9 @@ class TableCheck:
             else:
                 choices.append(self.steps.undefined(root))
         for changes in self.steps.together(choices):
-            self._lands(None, first, tuple(block for _, block in changes), 0)
+            self._require_row(None, first, tuple(block for _, block in changes), 0)
 
-    def _lands(self, source: Pair | None, target: Pair, state: State, cost: int) -> None:
+    def _require_row(self, source: Pair | None, target: Pair, state: State, cost: int) -> None:
         row = self.rows.get(target)
         if row is not None and row.holds(state, cost):
             return
@@ -118,15 +118,17 @@ class TableCheck:
         at = f"`{self._id(target)}` remembering {list(target.memory)}"
         if row is None:
             raise Refused(f"{where} leads to {at}, of which the certificate knows nothing")
-        how = "in any state" if state is None else self._shown(state)
-        raise Refused(f"{where} leads to {at} {how}, which is not in the certificate")
+        which = "in any state" if state is None else self._shown(state)
+        raise Refused(f"{where} leads to {at} {which}, which is not in the certificate")
 
     def _id(self, pair: Pair) -> str:
         return self.reading.steps[pair.step].id
 
     def _shown(self, state: tuple[int, ...]) -> str:
         known = zip(self.followed.names, self.followed.blocks, state, strict=True)
-        parts = [f"`${written(name)}` {_said(blocks[number])}" for name, blocks, number in known if number != OPEN]
+        parts = [
+            f"`${written(name)}` {_shown_block(blocks[number])}" for name, blocks, number in known if number != OPEN
+        ]
         return f"with {' and '.join(parts)}" if parts else "there"
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -143,8 +145,8 @@ class TableCheck:
             raise Refused("not every step with `max_visits`, with items or with a small `max_retries` is counted")
         states: dict[tuple[int, ...], int] = {}
         if row.data.get("costs") is not None and self.kind == "budget":
-            for cost, held in row.costs("costs"):
-                for state in self._decoded(held):
+            for cost, coded in row.costs("costs"):
+                for state in self._decoded(coded):
                     states[state] = min(cost, states.get(state, cost))
         elif row.any("states") == "any":
             row.close()
@@ -155,13 +157,13 @@ class TableCheck:
         left_open = {frozenset(slot for slot, block in enumerate(state) if block == OPEN) for state in states}
         return Pair(step, memory, visits), Row(states, frozenset(left_open))
 
-    def _decoded(self, held: Any) -> Iterator[tuple[int, ...]]:
+    def _decoded(self, coded: Any) -> Iterator[tuple[int, ...]]:
         """Yield states, which are written as numbers in a mixed radix: the block of the first reference is the lowest
         digit."""
-        if not isinstance(held, list):
+        if not isinstance(coded, list):
             raise Refused("the states of a row are no list")
         sizes = [len(blocks) for blocks in self.listed]
-        for entry in held:
+        for entry in coded:
             first, last = entry if isinstance(entry, list) and len(entry) == 2 else (entry, entry)
             if type(first) is not int or type(last) is not int or not 0 <= first <= last < prod(sizes):
                 raise Refused(f"{entry} is no state, and no stretch of states")
@@ -185,15 +187,15 @@ def _references(part: Fields) -> tuple[list[Names], list[list[int]], list[tuple[
         name = _names(entry.text("name"))
         if name in names:
             raise Refused(f"`{entry.text('name')}` is listed twice")
-        given, every = read(entry.any("classes"))
+        numbers, blocks = read(entry.any("classes"))
         entry.close()
         names.append(name)
-        cut.append(every)
-        listed.append(given)
+        cut.append(blocks)
+        listed.append(numbers)
     return names, listed, cut
 
 
-def _said(block: Block) -> str:
+def _shown_block(block: Block) -> str:
     if block.single:
         from stepward.vm.values import to_json
 
@@ -221,7 +223,7 @@ def among_all_values(reading: Reading, watcher: Watcher, part: Fields) -> Violat
             raise Refused("the certificate does not list every class of values that is possible")
         for _ in walk.targets(steps, pair, state, 0):
             pass
-    return {(step, kind) for step, kind in walk.broken if kind in ("uncovered", "overlap")}
+    return {(step, kind) for step, kind in walk.violations if kind in ("uncovered", "overlap")}
 
 
 def _all_states(steps: Steps, followed: Followed) -> Iterator[tuple[int, ...]]:
@@ -231,12 +233,12 @@ def _all_states(steps: Steps, followed: Followed) -> Iterator[tuple[int, ...]]:
     for slot in order:
         name, blocks = followed.names[slot], followed.blocks[slot]
         origin = steps.origins.of(name)
-        found = [
+        possible = [
             number
             for number, block in enumerate(blocks)
             if any(meet(block, one) for one in origin.blocks) and steps.origins.may_give(name, block)
         ]
-        choices.append([*found, followed.gone[slot]])
+        choices.append([*possible, followed.undefined[slot]])
     for chosen in product(*choices):
         state = dict(zip(order, chosen, strict=True))
         if all(is_possible(steps, followed, state, slot) for slot in order):

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 from typing import Final, Literal
 
-from stepward.validator.recheck.alike import are_alike, is_end, is_itself, text_of
+from stepward.validator.recheck.equivalence import are_equivalent, is_end, is_itself, text_of
 from stepward.validator.recheck.evaluation import references
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.names import Names, Source
@@ -60,7 +60,7 @@ class Tracked:
         self.steps, self.layout = reading.steps, reading.layout
         self.origins = origins
         self._assigned, self._touched = assigned, touched
-        made = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._computed(number))
+        computed = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._computed(number))
         variables = reading.lookup.variables.items()
         several = [
             (name, source) for name, sources in variables if len(sources) > 1 for source in dict.fromkeys(sources)
@@ -68,17 +68,17 @@ class Tracked:
         copies = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._copied(number))
         self._source = {one: 1 << number for number, one in enumerate(several)}
         self._copy = {pair: 1 << number for number, pair in enumerate(copies, start=len(several))}
-        self._made = {pair: 1 << number for number, pair in enumerate(made, start=len(several) + len(copies))}
-        self.count = len(several) + len(copies) + len(made)
+        self._made = {pair: 1 << number for number, pair in enumerate(computed, start=len(several) + len(copies))}
+        self.count = len(several) + len(copies) + len(computed)
         self._changes: dict[tuple[int, bool], tuple[int, int]] = {}
 
     @cached_property
     def at_entry(self) -> int:
         """The facts at the start of a run: only inputs have values."""
-        given = [bit for (_, source), bit in self._source.items() if source.kind == "input"]
+        inputs = [bit for (_, source), bit in self._source.items() if source.kind == "input"]
         copies = [bit for (name, _), bit in self._copy.items() if self.origins.is_input(name[:1])]
-        made = [bit for (name, _), bit in self._made.items() if self.origins.is_input(name[:1])]
-        return ~sum(given) & ~sum(copies) & ~sum(made) & (1 << self.count) - 1
+        computed = [bit for (name, _), bit in self._made.items() if self.origins.is_input(name[:1])]
+        return ~sum(inputs) & ~sum(copies) & ~sum(computed) & (1 << self.count) - 1
 
     def after(self, number: int, transition: Transition, facts: int) -> int:
         """Return the facts after a transition."""
@@ -88,8 +88,8 @@ class Tracked:
         change = self._changes.get((number, is_done))
         if change is None:
             change = self._changes[number, is_done] = self._changed(number, is_done=is_done)
-        gone, come = change
-        return facts & ~gone if transition.kind == "visits" else facts & ~gone | come
+        removed, added = change
+        return facts & ~removed if transition.kind == "visits" else facts & ~removed | added
 
     def forgotten(self, names: Iterable[str], facts: int) -> int:
         """Return the facts without those about some variables, whose values may be earlier ones again."""
@@ -114,58 +114,62 @@ class Tracked:
 
     def made_of(self, names: Names, facts: int) -> list[Expression]:
         """Return expressions that have the value of a reference whenever both have one."""
-        found = self._equal_to(names, facts)
+        equal = self._equal_to(names, facts)
         return [
             tree
             for (name, number), bit in self._made.items()
-            if facts & bit and name in found and self.origins.root(name) == name[:1]
+            if facts & bit and name in equal and self.origins.root(name) == name[:1]
             for tree in (self._trees[name, number],)
         ]
 
     def _equal_to(self, names: Names, facts: int) -> set[Names]:
         """Return the reference and those that have its value whenever they have one; a copy has the same fields."""
-        found, pending = {names}, [names]
-        while pending and len(found) < MAX_EQUAL:
-            one = pending.pop()
-            is_variable = self.origins.root(one) == one[:1]  # and not the output of a step that has its name
-            for copy, origin, bit in self._copies_of.get(one[0], ()) if is_variable else ():
-                other = (*origin, *one[len(copy) :])
-                is_field = one[: len(copy)] == copy and self.origins.root(other) == self.origins.root(origin)
-                if facts & bit and is_field and other not in found:
-                    found.add(other)
-                    pending.append(other)
-        return found
+        equal, pending = {names}, [names]
+        while pending and len(equal) < MAX_EQUAL:
+            reference = pending.pop()
+            is_variable = (
+                self.origins.root(reference) == reference[:1]
+            )  # and not the output of a step that has its name
+            for copy, origin, bit in self._copies_of.get(reference[0], ()) if is_variable else ():
+                source_name = (*origin, *reference[len(copy) :])
+                is_field = reference[: len(copy)] == copy and self.origins.root(source_name) == self.origins.root(
+                    origin
+                )
+                if facts & bit and is_field and source_name not in equal:
+                    equal.add(source_name)
+                    pending.append(source_name)
+        return equal
 
     @cached_property
     def _by_name(self) -> dict[str, list[tuple[Source, int]]]:
-        found: dict[str, list[tuple[Source, int]]] = {}
+        sources: dict[str, list[tuple[Source, int]]] = {}
         for (name, source), bit in self._source.items():
-            found.setdefault(name, []).append((source, bit))
-        return found
+            sources.setdefault(name, []).append((source, bit))
+        return sources
 
     @cached_property
     def _copies_of(self) -> dict[str, list[tuple[Names, Names, int]]]:
-        found: dict[str, list[tuple[Names, Names, int]]] = {}
+        copies: dict[str, list[tuple[Names, Names, int]]] = {}
         for (name, origin), bit in self._copy.items():
-            found.setdefault(name[0], []).append((name, origin, bit))
-        return found
+            copies.setdefault(name[0], []).append((name, origin, bit))
+        return copies
 
     @cached_property
     def _pairs_with(self) -> dict[Names, int]:
         """The copy facts that mention each variable or output."""
-        found: dict[Names, int] = {}
+        pairs: dict[Names, int] = {}
         for names, bit in self._mentioning:
             for root in {self.origins.root(name) for name in names}:
-                found[root] = found.get(root, 0) | bit
-        return found
+                pairs[root] = pairs.get(root, 0) | bit
+        return pairs
 
     @cached_property
     def _mentioning(self) -> list[tuple[tuple[Names, ...], int]]:
         """The references that each fact is about which says that two values are one."""
-        found: list[tuple[tuple[Names, ...], int]] = list(self._copy.items())
+        mentions: list[tuple[tuple[Names, ...], int]] = list(self._copy.items())
         for (name, number), bit in self._made.items():
-            found.append(((name, *references([self._trees[name, number]])), bit))
-        return found
+            mentions.append(((name, *references([self._trees[name, number]])), bit))
+        return mentions
 
     @cached_property
     def _trees(self) -> dict[tuple[Names, int], Expression]:
@@ -214,40 +218,40 @@ class Tracked:
         outputs = set() if isinstance(step, SetStep) else {names for names in self._touched(number) if len(names) > 1}
         if isinstance(step, SetStep):
             names -= {name for name in names if self._keeps(number, name)}
-        gone = come = 0
+        removed = added = 0
         # A variable of which a field is changed has its value from this step and from those before.
         paths = [one for one in self._assigned[number] if len(one) > 1 and isinstance(step, SetStep)]
         changed = {path[0] for path in paths}
         for mentioned, bit in self._mentioning if paths else ():
-            gone |= bit if any(below(one, path) or below(path, one) for one in mentioned for path in paths) else 0
+            removed |= bit if any(below(one, path) or below(path, one) for one in mentioned for path in paths) else 0
         for root in outputs:
-            gone |= self._pairs_with.get(root, 0)
+            removed |= self._pairs_with.get(root, 0)
         for name in changed:
-            gone |= sum(bit for source, bit in self._by_name.get(name, ()) if source.step == number)
+            removed |= sum(bit for source, bit in self._by_name.get(name, ()) if source.step == number)
         # Behind its branches, a parallel step has its output.
-        own = next((owner for owner, fork in self.layout.forks.items() if fork.join == number), number)
+        source_step = next((owner for owner, fork in self.layout.forks.items() if fork.join == number), number)
         for name in names:
-            gone |= self._pairs_with.get((name,), 0)
+            removed |= self._pairs_with.get((name,), 0)
             for source, bit in self._by_name.get(name, ()):
-                if source.step == own and source.kind != "input":
-                    gone |= bit
+                if source.step == source_step and source.kind != "input":
+                    removed |= bit
                 elif is_done or isinstance(step, Call):
-                    come |= bit
-        lost = {(name,) for name in names | changed}
+                    added |= bit
+        overwritten = {(name,) for name in names | changed}
         if is_done or isinstance(step, SetStep):
-            come |= self._of_one_value(number, lost)
-        return gone, come
+            added |= self._of_one_value(number, overwritten)
+        return removed, added
 
-    def _of_one_value(self, number: int, lost: Collection[Names]) -> int:
-        """Return the facts that a step has made two values one; `lost` are the variables that it changes."""
-        come = 0
+    def _of_one_value(self, number: int, overwritten: Collection[Names]) -> int:
+        """Return the facts that a step has made two values one; `overwritten` are the variables that it changes."""
+        added = 0
         for pair in self._copied(number):
-            if self.origins.root(pair[1]) not in lost:
-                come |= self._copy[pair]
+            if self.origins.root(pair[1]) not in overwritten:
+                added |= self._copy[pair]
         for name, _ in self._computed(number):
-            if not any(self.origins.root(one) in lost for one in references([self._trees[name, number]])):
-                come |= self._made[name, number]
-        return come
+            if not any(self.origins.root(one) in overwritten for one in references([self._trees[name, number]])):
+                added |= self._made[name, number]
+        return added
 
     def _keeps(self, number: int, name: str) -> bool:
         """Return whether a `set` assigns a name to itself."""
@@ -270,17 +274,17 @@ def plain(tree: Expression, are_same: Callable[[Names, Names], bool], made_of: M
     """Return an equivalent condition, in which expressions of the same value are compared with themselves."""
     match tree:
         case Negation() | Logic():
-            found = with_children(tree, lambda child: plain(child, are_same, made_of))
-            return tree if all(map(operator.is_, children(found), children(tree))) else found
+            result = with_children(tree, lambda child: plain(child, are_same, made_of))
+            return tree if all(map(operator.is_, children(result), children(tree))) else result
         case Compare(left=left, right=right) if tree.operator in _ENDS:
             return _plain_end(tree, are_same, made_of)
         case Compare(left=left, right=right) if tree.operator in _ALIKE:
             if isinstance(left, Constant) or is_itself(left, right) or not _is_one(left, right, are_same, made_of):
                 return tree
             # Both are read: one of them may be undefined.
-            asked = _ALIKE[tree.operator]
-            both = tuple(Compare(tree.start, tree.end, asked, one, one) for one in (left, right))
-            same = Logic(tree.start, tree.end, "and", both)
+            relation = _ALIKE[tree.operator]
+            comparisons = tuple(Compare(tree.start, tree.end, relation, one, one) for one in (left, right))
+            same = Logic(tree.start, tree.end, "and", comparisons)
             return same if tree.operator in ("==", "<=", ">=") else Negation(tree.start, tree.end, same)
     return tree
 
@@ -305,10 +309,10 @@ def _written(tree: Expression, made_of: MadeOf) -> list[Expression]:
 
 def _pieces(tree: Expression, made_of: MadeOf) -> list[list[Expression]]:
     """Return the pieces of a text, with and without those of its pieces; none where it may be no text."""
-    found = text_of(tree)
-    if found is None:
+    outer = text_of(tree)
+    if outer is None:
         return []
-    known = [found]
+    known = [outer]
     for _ in range(MAX_INNER):
         inner = [_inner(one, made_of) for one in known[-1]]
         known.append([piece for pieces in inner for piece in pieces])
@@ -316,16 +320,16 @@ def _pieces(tree: Expression, made_of: MadeOf) -> list[list[Expression]]:
 
 
 def _inner(piece: Expression, made_of: MadeOf) -> list[Expression]:
-    found = (text_of(one) for one in (made_of(piece.names) if isinstance(piece, Reference) else ()))
-    return next((pieces for pieces in found if pieces is not None), [piece])
+    texts = (text_of(one) for one in (made_of(piece.names) if isinstance(piece, Reference) else ()))
+    return next((pieces for pieces in texts if pieces is not None), [piece])
 
 
 def _is_one(left: Expression, right: Expression, are_same: Callable[[Names, Names], bool], made_of: MadeOf) -> bool:
     """Return whether two expressions have one value whenever both have one."""
-    for one, other in product(_written(left, made_of), _written(right, made_of)):
-        if are_alike(one, other, are_same):
+    for first, second in product(_written(left, made_of), _written(right, made_of)):
+        if are_equivalent(first, second, are_same):
             return True
-        for pieces, others in product(_pieces(one, made_of), _pieces(other, made_of)):
+        for pieces, others in product(_pieces(first, made_of), _pieces(second, made_of)):
             if len(pieces) == len(others) and is_end("starts_with", pieces, others, are_same):
                 return True
     return False
@@ -336,12 +340,12 @@ def _plain_end(tree: Compare, are_same: Callable[[Names, Names], bool], made_of:
     both are texts, and else it fails."""
     if isinstance(tree.right, Constant):
         return tree
-    for one, other in product(_written(tree.left, made_of), _written(tree.right, made_of)):
-        alone: list[list[Expression]] = [[other]] if isinstance(other, Reference | FunctionCall) else []
-        for pieces, part in product(_pieces(one, made_of), [*alone, *_pieces(other, made_of)]):
+    for whole, inner in product(_written(tree.left, made_of), _written(tree.right, made_of)):
+        alone: list[list[Expression]] = [[inner]] if isinstance(inner, Reference | FunctionCall) else []
+        for pieces, part in product(_pieces(whole, made_of), [*alone, *_pieces(inner, made_of)]):
             if is_end(_ENDS[tree.operator], pieces, part, are_same):
                 texts = [FunctionCall(side.start, side.end, "lower", side) for side in (tree.left, tree.right)]
-                both = tuple(Compare(tree.start, tree.end, "==", text, text) for text in texts)
-                same = Logic(tree.start, tree.end, "and", both)
+                comparisons = tuple(Compare(tree.start, tree.end, "==", text, text) for text in texts)
+                same = Logic(tree.start, tree.end, "and", comparisons)
                 return Negation(tree.start, tree.end, same) if tree.operator == "not contains" else same
     return tree

@@ -78,8 +78,8 @@ class _Spec:
 
 
 @lru_cache(maxsize=256)
-def _listed(one: _Spec) -> frozenset[Any]:
-    return frozenset(map(key_of, one.spec.enum or ()))
+def _listed(spec: _Spec) -> frozenset[Any]:
+    return frozenset(map(key_of, spec.spec.enum or ()))
 
 
 def fits(value: Any, spec: TypeSpec) -> bool:
@@ -115,8 +115,8 @@ def fits(value: Any, spec: TypeSpec) -> bool:
 def _is_field(name: str, value: Any, spec: TypeSpec) -> bool:
     if spec.properties is not None and name in spec.properties:
         return fits(value, spec.properties[name])
-    other = spec.additional_properties
-    return fits(value, other) if isinstance(other, TypeSpec) else other is not False
+    additional = spec.additional_properties
+    return fits(value, additional) if isinstance(additional, TypeSpec) else additional is not False
 
 
 @lru_cache(maxsize=1024)

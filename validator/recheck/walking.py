@@ -38,7 +38,7 @@ class Walk:
         self.reading = reading
         self.watcher = watcher
         self.most = most
-        self.broken: Violations = set()
+        self.violations: Violations = set()
         self._onward: dict[int, tuple[int, ...] | None] = {}
 
     @cached_property
@@ -68,10 +68,10 @@ class Walk:
         if not steps.may_get_to(step):
             return
         self._note(step, cost, self.watcher.entered(steps, step, state, memory))
-        seen: set[frozenset[int | None]] = set()
+        starts: set[frozenset[int | None]] = set()
         for exit_ in self._exits(steps, pair, state):
-            if exit_.started not in seen or exit_.transition.kind == "uncovered":
-                seen.add(exit_.started)
+            if exit_.started not in starts or exit_.transition.kind == "uncovered":
+                starts.add(exit_.started)
                 self._note(step, cost, self.watcher.left(steps, step, state, memory, exit_))
             after = cost + (0 if step in self.reading.in_branches else exit_.cost)
             if self.most is not None and after > self.most:
@@ -81,7 +81,7 @@ class Walk:
             is_end = exit_.transition.to == END
             ends = is_end or self.watcher.closes(exit_.transition)
             if ends and self.watcher.ended(remembered, exit_.transition):
-                self.broken.add((step, "missing"))
+                self.violations.add((step, "missing"))
             if not is_end:
                 yield Pair(exit_.transition.to, remembered, self._counted(pair, exit_)), exit_.changes, after
 
@@ -92,10 +92,10 @@ class Walk:
         It reads no followed reference and changes none, the watcher does not see it, and nothing counts it.
         """
         if step not in self._onward:
-            self._onward[step] = self._passed(steps, step) if self._is_apart(steps, step, counts=counts) else None
+            self._onward[step] = self._passed(steps, step) if self._is_irrelevant(steps, step, counts=counts) else None
         return self._onward[step]
 
-    def _is_apart(self, steps: Steps, step: int, *, counts: bool) -> bool:
+    def _is_irrelevant(self, steps: Steps, step: int, *, counts: bool) -> bool:
         """Return whether neither the watcher nor a count nor a followed reference decides how a step is left."""
         watcher = self.watcher
         is_watched = watcher.sees_everything or step in watcher.seen or step in watcher.renewing
@@ -103,7 +103,7 @@ class Walk:
         is_counted = self.most is not None or (counts and self.counts.sees(step))
         if is_watched or is_counted or (watcher.ends_matter and self.reading.control.ends[step]):
             return False
-        return not steps.read_slots(step) and not any(True for _ in steps.asked(step))
+        return not steps.read_slots(step) and not any(True for _ in steps.questions_at(step))
 
     def _passed(self, steps: Steps, step: int) -> tuple[int, ...] | None:
         """Return the targets of a step whose exits are the same in every state; None where one changes something."""
@@ -115,8 +115,10 @@ class Walk:
             return None
         return tuple(dict.fromkeys(one.transition.to for one in exits if one.transition.to != END))
 
-    def _note(self, step: int, cost: int, found: Iterable[Any]) -> None:
-        self.broken.update((step, one.kind) for one in found if self.most is None or cost + one.cost <= self.most)
+    def _note(self, step: int, cost: int, breaches: Iterable[Any]) -> None:
+        self.violations.update(
+            (step, one.kind) for one in breaches if self.most is None or cost + one.cost <= self.most
+        )
 
     def _counted(self, pair: Pair, exit_: Exit) -> Visits | None:
         if pair.visits is None:
@@ -150,7 +152,7 @@ def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_bli
                 pending.append(target)
                 if len(pairs) > MAX_PAIRS:
                     raise TooLarge(f"program and rule have over {MAX_PAIRS:,} states together")
-    return walk.broken
+    return walk.violations
 
 
 def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
@@ -167,24 +169,24 @@ def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
         transitions = enumerate(reading.control.transitions)
         watched |= {number for number, leaving in transitions if any(map(watcher.closes, leaving))}
     pending = [(start, watcher.start()) for start in starts]
-    seen = set(pending)
+    visited = set(pending)
     while pending:
         number, memory = pending.pop()
-        found: Iterable[tuple[int, Memory]]
+        successors: Iterable[tuple[int, Memory]]
         if number in watched:
             pair = Pair(number, memory, None)
-            found = [(one.step, one.memory) for one, _, _ in walk.targets(steps, pair, None, 0)]
+            successors = [(successor.step, successor.memory) for successor, _, _ in walk.targets(steps, pair, None, 0)]
         else:
-            found = [(target, memory) for target in following[number]]
+            successors = [(target, memory) for target in following[number]]
             if watcher.ends_matter and any(watcher.ended(memory, transition) for transition in ends[number]):
-                walk.broken.add((number, "missing"))
-        for one in found:
-            if one[0] in region and one not in seen:
-                seen.add(one)
-                pending.append(one)
-        if len(seen) > MAX_PAIRS:
+                walk.violations.add((number, "missing"))
+        for successor in successors:
+            if successor[0] in region and successor not in visited:
+                visited.add(successor)
+                pending.append(successor)
+        if len(visited) > MAX_PAIRS:
             raise TooLarge(f"program and rule have over {MAX_PAIRS:,} states together")
-    return walk.broken
+    return walk.violations
 
 
 def _region(reading: Reading, watcher: Watcher) -> tuple[Iterable[int], Container[int]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
+from stepward.validator.recheck.blocks import of_type
 from stepward.validator.recheck.built import held
-from stepward.validator.recheck.cells import of_type
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins, field_type
 from stepward.vm.expressions.syntax import (
@@ -26,15 +26,15 @@ MAX_FOLLOWED: Final = 200
 
 def has_whole_numbers(origins: Origins, names: Names) -> bool:
     """Return whether a reference never is a number with decimal places."""
-    pending, seen = [names], {names}
+    pending, visited = [names], {names}
     while pending:
-        meant = origins.lookup.meaning(pending.pop())
-        for source in meant.sources if meant is not None else ():
-            read = _read(origins, source, meant.fields) if meant is not None else []
-            if read is None or len(seen) > MAX_FOLLOWED:
+        resolution = origins.lookup.resolve(pending.pop())
+        for source in resolution.sources if resolution is not None else ():
+            read = _read(origins, source, resolution.fields) if resolution is not None else []
+            if read is None or len(visited) > MAX_FOLLOWED:
                 return False
-            pending += [one for one in read if one not in seen]
-            seen.update(read)
+            pending += [one for one in read if one not in visited]
+            visited.update(read)
     return True
 
 
@@ -60,13 +60,13 @@ def _of_tree(tree: Expression | None) -> list[Names] | None:
         case Reference(names=names):
             return [names]
         case Arithmetic() | Minus():
-            found: list[Names] = []
+            references: list[Names] = []
             for part in children(tree):
                 read = _of_tree(part)
                 if read is None:
                     return None
-                found += read
-            return found
+                references += read
+            return references
         case FunctionCall(function=function):
             return [] if function == "len" else None
     return []  # it is no number

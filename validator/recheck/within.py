@@ -27,5 +27,5 @@ class Within:
 
 def _between(parts: tuple[Match, ...], steps: range) -> tuple[Match, ...]:
     """Return the parts of a stretch of steps; parts are in the order of their steps."""
-    first, last = (bisect_left(parts, end, key=lambda one: one.step) for end in (steps.start, steps.stop))
+    first, last = (bisect_left(parts, end, key=lambda hit: hit.step) for end in (steps.start, steps.stop))
     return parts[first:last]

@@ -17,7 +17,7 @@ import pytest
 from sizes import size
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.findings import Property
-from stepward.validator.recheck.cells import of_value
+from stepward.validator.recheck.blocks import of_value
 from stepward.validator.recheck.certificates import digest, parsed, recheck_data
 from stepward.validator.recheck.evaluation import values
 from stepward.vm import Program

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stepward.validator import ProgramValidator, Verdict
+from stepward.validator.recheck.blocks import TEXT, UNDEFINED, Block, meet, of_value
 from stepward.validator.recheck.built import held
-from stepward.validator.recheck.cells import TEXT, UNDEFINED, Block, meet, of_value
 from stepward.validator.recheck.evaluation import FAILS, values
 from stepward.vm import Program
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError

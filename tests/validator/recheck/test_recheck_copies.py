@@ -17,10 +17,10 @@ from comparing import compare
 from sizes import MANY
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.findings import Property as Found
-from stepward.validator.recheck.alike import are_alike
-from stepward.validator.recheck.cells import ANYTHING
+from stepward.validator.recheck.blocks import ANYTHING
 from stepward.validator.recheck.certificates import digest, parsed, recheck_data
 from stepward.validator.recheck.claims import Property, watcher
+from stepward.validator.recheck.equivalence import are_equivalent
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.search import is_ruled_out
 from stepward.validator.recheck.walking import explored
@@ -331,7 +331,7 @@ def test_what_is_computed_otherwise_is_not_taken_for_equal(left: str) -> None:
     right = UNLIKE[left]
     same = {("c",): ("t",), ("m",): ("n",), ("b", "f"): ("t",)}
     trees = [parse(one, 2) for one in (left, right)]
-    assert not are_alike(trees[0], trees[1], lambda one, other: same.get(one, one) == same.get(other, other))
+    assert not are_equivalent(trees[0], trees[1], lambda one, other: same.get(one, one) == same.get(other, other))
     assert asked_of_copies(f"{left} != {right}").verdict is not Verdict.PROVED
 
 

@@ -204,7 +204,7 @@ def _source(one: language_names.Source) -> Source:
 def test_names_speak_of_what_the_language_says(both: list[tuple[Reading, Meaning]]) -> None:
     for reading, meaning in both:
         for names in _asked(reading):
-            own, given = reading.lookup.meaning(names), meaning.names.meaning(names)
+            own, given = reading.lookup.resolve(names), meaning.names.meaning(names)
             assert (own is None) == (given is None), names
             if own is not None and given is not None:
                 assert own.fields == given.fields

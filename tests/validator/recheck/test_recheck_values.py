@@ -12,7 +12,7 @@ from seasoned_programs import Seasoned, seasoned_program
 from sizes import size
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.recheck import evaluation, rules, search
-from stepward.validator.recheck.cells import Block, cut, meet, of_value
+from stepward.validator.recheck.blocks import Block, cut, meet, of_value
 from stepward.validator.recheck.checking import Checker
 from stepward.validator.recheck.claims import Property as Claim
 from stepward.validator.recheck.claims import watcher
@@ -333,7 +333,7 @@ def test_a_proof_that_leaves_out_what_one_source_gives_is_refused(monkeypatch: p
     assert verdicts(text)["c"] == "violated"
     assert not accepted(text, claim, [part])
     monkeypatch.setattr(
-        Origins, "_givers", lambda self, names: SourceFields({(self.lookup.meaning(names).sources[0], ()): True}, False)
+        Origins, "_givers", lambda self, names: SourceFields({(self.lookup.resolve(names).sources[0], ()): True}, False)
     )
     assert accepted(text, claim, [part])
 

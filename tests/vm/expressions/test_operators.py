@@ -34,7 +34,7 @@ from stepward.validator.engine.values.languages import asked, cut_by_automata
 from stepward.validator.engine.values.shortest import shortest
 from stepward.validator.engine.values.states import UNDEFINED
 from stepward.validator.engine.values.texts import Atom
-from stepward.validator.recheck import cells, evaluation, languages
+from stepward.validator.recheck import blocks, evaluation, languages
 from stepward.validator.recheck.evaluation import FAILS, result_blocks, values
 from stepward.validator.recheck.short_texts import ANSWERS
 from stepward.vm.errors import EvaluationError, ExpressionError
@@ -350,6 +350,6 @@ def test_everyone_knows_every_question_about_a_text(question: Question) -> None:
     if question != "is":
         for literal, text in product(literals, TEXTS):
             answer = Atom(question, literal).of(text)
-            assert cells.answer_of(text, (question, literal)) is answer
+            assert blocks.answer_of(text, (question, literal)) is answer
             assert languages.may_match(f"^{text}$", frozenset({((question, literal), True)})) is answer
         assert question in ANSWERS

@@ -26,7 +26,7 @@ MAX_BLOCKS: Final = 1 << 13
 MAX_ITEMS: Final = 50
 """Blocks of the items of an array that are distinguished."""
 
-Asked = tuple[str, str]
+TextQuestion = tuple[str, str]
 """A question of ANSWERS with its literal."""
 
 
@@ -46,7 +46,7 @@ class Block(NamedTuple):
     high: Number | None = None
     whole: bool = False
     but: frozenset[Any] = frozenset()
-    answers: frozenset[tuple[Asked, bool]] = frozenset()
+    answers: frozenset[tuple[TextQuestion, bool]] = frozenset()
     items: frozenset[Block] | None = None
     contents: tuple[Block, ...] | None = None
 
@@ -104,23 +104,23 @@ def joined_texts(left: Block, right: Block) -> Block:
     """Return a block with every text that joins one of a block with one of another."""
     if left.single and right.single:
         return of_value(left.value + right.value)
-    answers = {asked for asked, answer in (*left.answers, *right.answers) if answer and asked[0] == "contains"}
-    answers |= {asked for asked, answer in left.answers if answer and asked[0] == "starts_with"}
-    answers |= {asked for asked, answer in right.answers if answer and asked[0] == "ends_with"}
+    answers = {question for question, answer in (*left.answers, *right.answers) if answer and question[0] == "contains"}
+    answers |= {question for question, answer in left.answers if answer and question[0] == "starts_with"}
+    answers |= {question for question, answer in right.answers if answer and question[0] == "ends_with"}
     answers |= {("starts_with", left.value)} if left.single and left.value else set()
     answers |= {("ends_with", right.value)} if right.single and right.value else set()
-    return TEXT._replace(answers=frozenset((asked, True) for asked in answers), **_joined_lengths(left, right))
+    return TEXT._replace(answers=frozenset((question, True) for question in answers), **_joined_lengths(left, right))
 
 
 def _joined_lengths(left: Block, right: Block) -> dict[str, Any]:
     """Return the bounds of the length of two joined texts or arrays; a length is strictly between them."""
     shortest, longest = 0, 0
-    for one in (left, right):
-        size = len(one.value) if one.single else None
-        shortest += size if size is not None else int(one.low if one.low is not None else -1) + 1
-        longest = -1 if longest < 0 or (size is None and one.high is None) else longest
+    for side in (left, right):
+        size = len(side.value) if side.single else None
+        shortest += size if size is not None else int(side.low if side.low is not None else -1) + 1
+        longest = -1 if longest < 0 or (size is None and side.high is None) else longest
         if longest >= 0:
-            longest += size if size is not None else int(one.high or 0) - 1
+            longest += size if size is not None else int(side.high or 0) - 1
     return {"low": shortest - 1, "high": None if longest < 0 else longest + 1}
 
 
@@ -129,54 +129,54 @@ def is_exact(block: Block) -> bool:
     return block.single or (block.contents is not None and all(map(is_exact, block.contents)))
 
 
-def meet(one: Block, other: Block) -> bool:
+def meet(left: Block, right: Block) -> bool:
     """Return whether two blocks may have a common value."""
-    if one.kind != other.kind:
+    if left.kind != right.kind:
         return False
-    if one.single and other.single:
-        return bool(one.value == other.value)
-    if one.single or other.single:
-        single, wide = (one, other) if one.single else (other, one)
-        return _is_text_in(single.value, wide) if one.kind == "string" else _is_between(single.value, wide)
-    if not _overlap(one, other):
+    if left.single and right.single:
+        return bool(left.value == right.value)
+    if left.single or right.single:
+        single, wide = (left, right) if left.single else (right, left)
+        return _is_text_in(single.value, wide) if left.kind == "string" else _is_between(single.value, wide)
+    if not _overlap(left, right):
         return False
-    if one.contents is not None and other.contents is not None:
-        return all(map(meet, one.contents, other.contents))
-    if one.kind == "array":
-        return one.contents not in other.but and other.contents not in one.but
-    wanted = dict(one.answers)
-    if any(wanted.get(asked, answer) is not answer for asked, answer in other.answers):
+    if left.contents is not None and right.contents is not None:
+        return all(map(meet, left.contents, right.contents))
+    if left.kind == "array":
+        return left.contents not in right.but and right.contents not in left.but
+    answers = dict(left.answers)
+    if any(answers.get(question, answer) is not answer for question, answer in right.answers):
         return False
-    return one.kind != "string" or _has_text(one, other)
+    return left.kind != "string" or _has_text(left, right)
 
 
-def common(one: Block, other: Block) -> Block:
+def common(left: Block, right: Block) -> Block:
     """Return a block with every common value of two blocks. The second has no answers to questions about texts."""
-    if is_exact(other):
-        return other
-    low, high = _bounds(one, other)
-    items = one.items if other.items is None else other.items
-    return one._replace(low=low, high=high, whole=one.whole or other.whole, items=items, contents=other.contents)
+    if is_exact(right):
+        return right
+    low, high = _bounds(left, right)
+    items = left.items if right.items is None else right.items
+    return left._replace(low=low, high=high, whole=left.whole or right.whole, items=items, contents=right.contents)
 
 
-def _has_text(one: Block, other: Block) -> bool:
+def _has_text(left: Block, right: Block) -> bool:
     """Return whether two blocks with compatible answers may have a common text that is short enough for both."""
-    low, high = _bounds(one, other)
-    answers, but = one.answers | other.answers, one.but | other.but
+    low, high = _bounds(left, right)
+    answers, but = left.answers | right.answers, left.but | right.but
     if any(word == PATTERN for (word, _), _ in answers):
-        return may_answer(one._replace(low=low, high=high, answers=answers, but=but))
+        return may_answer(left._replace(low=low, high=high, answers=answers, but=but))
     if high is None:
         return True
     shortest = 0 if low is None else max(0, floor(low) + 1)
     return may_exist(answers, but, shortest, ceil(high) - 1)
 
 
-def may_answer(block: Block, more: Iterable[tuple[Asked, bool]] = ()) -> bool:
+def may_answer(block: Block, answers: Iterable[tuple[TextQuestion, bool]] = ()) -> bool:
     """Return whether some text of a block may also give these answers."""
     low, high = block.low, block.high
     return may_match(
         None,
-        block.answers.union(more),
+        block.answers.union(answers),
         -1 if low is None else floor(low),
         None if high is None else ceil(high),
         block.but,
@@ -189,15 +189,15 @@ def _is_between(number: Number, block: Block) -> bool:
     return (block.low is None or block.low < number) and (block.high is None or number < block.high)
 
 
-def _bounds(one: Block, other: Block) -> tuple[Number | None, Number | None]:
+def _bounds(left: Block, right: Block) -> tuple[Number | None, Number | None]:
     """Return the bounds of what two blocks share."""
-    lows = [block.low for block in (one, other) if block.low is not None]
-    highs = [block.high for block in (one, other) if block.high is not None]
+    lows = [block.low for block in (left, right) if block.low is not None]
+    highs = [block.high for block in (left, right) if block.high is not None]
     return max(lows, default=None), min(highs, default=None)
 
 
-def _overlap(one: Block, other: Block) -> bool:
-    return _has_room(*_bounds(one, other), whole=one.whole or other.whole or one.kind != "number")
+def _overlap(left: Block, right: Block) -> bool:
+    return _has_room(*_bounds(left, right), whole=left.whole or right.whole or left.kind != "number")
 
 
 def _has_room(low: Number | None, high: Number | None, *, whole: bool) -> bool:
@@ -210,13 +210,13 @@ def _has_room(low: Number | None, high: Number | None, *, whole: bool) -> bool:
 def _is_text_in(text: str, block: Block) -> bool:
     if text in block.but or not _is_between(len(text), block):
         return False
-    return all(answer_of(text, asked) is answer for asked, answer in block.answers)
+    return all(answer_of(text, question) is answer for question, answer in block.answers)
 
 
-def answer_of(text: str, asked: Asked) -> bool:
+def answer_of(text: str, question: TextQuestion) -> bool:
     """Return the answer of a text to a question."""
-    question, literal = asked
-    return ANSWERS[question](text, literal)
+    word, literal = question
+    return ANSWERS[word](text, literal)
 
 
 def allows(spec: TypeSpec | None, block: Block) -> bool:
@@ -286,27 +286,27 @@ def of_type(spec: TypeSpec | None) -> tuple[Block, ...]:
         return ANYTHING
     if spec.enum is not None:
         return tuple(dict.fromkeys(of_value(member) for member in spec.enum if fits(member, spec)))
-    found: list[Block] = []
+    blocks: list[Block] = []
     for word in sorted(words(spec)):
         if word == "array":
             arrays = _arrays(spec)
-            found.append(arrays if spec.items is None else arrays._replace(items=_items(spec.items)))
+            blocks.append(arrays if spec.items is None else arrays._replace(items=_items(spec.items)))
         elif word == "string" and spec.max_length == 0:
-            found.append(of_value(""))
+            blocks.append(of_value(""))
         elif word == "string":
-            found.append(_texts(spec))
+            blocks.append(_texts(spec))
         elif word not in ("number", "integer"):
-            found.extend(OF_KIND[word])
-    found.extend(_numbers(spec))
-    return tuple(found)
+            blocks.extend(OF_KIND[word])
+    blocks.extend(_numbers(spec))
+    return tuple(blocks)
 
 
 def _items(spec: TypeSpec) -> frozenset[Block]:
     """Return blocks of possible items of arrays; for a long enum only the blocks of its kinds."""
-    found = frozenset(of_type(spec))
-    if len(found) <= MAX_ITEMS:
-        return found
-    return frozenset(block for kind in {block.kind for block in found} for block in OF_KIND[kind])
+    blocks = frozenset(of_type(spec))
+    if len(blocks) <= MAX_ITEMS:
+        return blocks
+    return frozenset(block for kind in {block.kind for block in blocks} for block in OF_KIND[kind])
 
 
 # -- reading the classes of a certificate ------------------------------------------------------------------------------
@@ -326,22 +326,24 @@ def read(described: Any) -> tuple[list[int], tuple[Block, ...]]:
     """
     if not isinstance(described, list):
         raise Refused("the classes of a reference are no list")
-    given = [_described(one) for one in described if one != "any"]
-    every = cut(given)
-    known = {one: number for number, one in enumerate(every)}
-    texts, lists = _known(given)
-    blocks = iter(given)
-    found: list[int] = []
+    listed = [_described(block) for block in described if block != "any"]
+    all_blocks = cut(listed)
+    known = {block: number for number, block in enumerate(all_blocks)}
+    texts, lists = _known(listed)
+    blocks = iter(listed)
+    numbers: list[int] = []
     for text in described:
-        one = None if text == "any" else next(blocks)
-        if one is not None and not is_exact(one):
-            one = one._replace(but=texts if one.kind == "string" else lists if one.kind == "array" else frozenset())
-        if one is not None and one not in known:
+        block = None if text == "any" else next(blocks)
+        if block is not None and not is_exact(block):
+            block = block._replace(
+                but=texts if block.kind == "string" else lists if block.kind == "array" else frozenset()
+            )
+        if block is not None and block not in known:
             raise Refused(f"the class {text} is not a block of the partition by the listed classes")
-        found.append(OPEN if one is None else known[one])
-    if len(set(found)) < len(found):
+        numbers.append(OPEN if block is None else known[block])
+    if len(set(numbers)) < len(numbers):
         raise Refused("a class is listed twice")
-    return found, every
+    return numbers, all_blocks
 
 
 def _described(data: Any) -> Block:
@@ -363,7 +365,9 @@ def _described(data: Any) -> Block:
         if kind != "number":
             low = -1 if low is None else low
         answers = frozenset(
-            (asked, answer) for name, answer in (("yes", True), ("no", False)) for asked in _asked(body.get(name, []))
+            (question, answer)
+            for name, answer in (("yes", True), ("no", False))
+            for question in _questions(body.get(name, []))
         )
         if set(body) <= {"above", "below", *(("yes", "no") if kind == "string" else ())}:
             return Block(kind, low=low, high=high, answers=answers)
@@ -376,49 +380,49 @@ def _bound(data: Any) -> Number | None:
     return data
 
 
-def _asked(data: Any) -> Iterator[Asked]:
-    for one in data if isinstance(data, list) else [None]:
-        if not (isinstance(one, list) and len(one) == 2 and one[0] in ANSWERS and isinstance(one[1], str)):
-            raise Refused(f"{one} is no question about a text")
-        if one[0] == PATTERN and not is_pattern(one[1]):
-            raise Refused(f"`{one[1]}` is no pattern")
-        yield one[0], one[1]
+def _questions(data: Any) -> Iterator[TextQuestion]:
+    for entry in data if isinstance(data, list) else [None]:
+        if not (isinstance(entry, list) and len(entry) == 2 and entry[0] in ANSWERS and isinstance(entry[1], str)):
+            raise Refused(f"{entry} is no question about a text")
+        if entry[0] == PATTERN and not is_pattern(entry[1]):
+            raise Refused(f"`{entry[1]}` is no pattern")
+        yield entry[0], entry[1]
 
 
-def cut(given: list[Block]) -> tuple[Block, ...]:
+def cut(blocks: list[Block]) -> tuple[Block, ...]:
     """Return all blocks of the partition by the bounds, literals and lengths of some blocks."""
-    return tuple(dict.fromkeys(_cut(given)))
+    return tuple(dict.fromkeys(_cut(blocks)))
 
 
-def _cut(given: list[Block]) -> Iterator[Block]:
+def _cut(blocks: list[Block]) -> Iterator[Block]:
     yield from (UNDEFINED, NULL, TRUE, FALSE, OBJECT)
-    points = {one.value for one in given if one.kind == "number" and one.single}
-    for low, point, high in _intervals(_ends(given) | points):
+    points = {one.value for one in blocks if one.kind == "number" and one.single}
+    for low, point, high in _intervals(_ends(blocks) | points):
         yield Block("number", True, point) if point is not None else Block("number", low=low, high=high)
-    texts, lists = _known(given)
-    # In the order of `given`: that of a set hangs on the seed of the process, and so would the state of a refusal.
-    for contents in dict.fromkeys(one.contents for one in given if one.contents in lists):
+    texts, lists = _known(blocks)
+    # In the order of `blocks`: that of a set hangs on the seed of the process, and so would the state of a refusal.
+    for contents in dict.fromkeys(one.contents for one in blocks if one.contents in lists):
         yield list_of(contents)
-    for low, high in _lengths(given, "array"):
+    for low, high in _lengths(blocks, "array"):
         yield Block("array", low=low, high=high, but=lists)
-    for text in dict.fromkeys(one.value for one in given if one.kind == "string" and one.value in texts):
+    for text in dict.fromkeys(one.value for one in blocks if one.kind == "string" and one.value in texts):
         yield of_value(text)
-    asked = sorted({question for one in given for question, _ in one.answers})
-    lengths = list(_lengths(given, "string"))
-    for answers in _answers(asked):
+    questions = sorted({question for one in blocks for question, _ in one.answers})
+    lengths = list(_lengths(blocks, "string"))
+    for answers in _answers(questions):
         for low, high in lengths:
             yield Block("string", low=low, high=high, but=texts, answers=frozenset(answers.items()))
 
 
-def _known(given: Iterable[Block]) -> tuple[frozenset[str], frozenset[tuple[Block, ...]]]:
+def _known(blocks: Iterable[Block]) -> tuple[frozenset[str], frozenset[tuple[Block, ...]]]:
     """Return the texts, and the items of the arrays, that are blocks of their own."""
-    exact = [one for one in given if is_exact(one)]
+    exact = [one for one in blocks if is_exact(one)]
     lists = frozenset(one.contents for one in exact if one.contents is not None)
     return frozenset(one.value for one in exact if one.kind == "string"), lists
 
 
-def _ends(given: Iterable[Block]) -> set[Number]:
-    ranges = [one for one in given if one.kind == "number" and not one.single]
+def _ends(blocks: Iterable[Block]) -> set[Number]:
+    ranges = [one for one in blocks if one.kind == "number" and not one.single]
     return {end for one in ranges for end in (one.low, one.high) if end is not None}
 
 
@@ -430,55 +434,58 @@ def _intervals(points: set[Number]) -> Iterator[tuple[Number | None, Number | No
             yield None, high, None
 
 
-def _lengths(given: Iterable[Block], kind: str) -> Iterator[tuple[Number, Number | None]]:
+def _lengths(blocks: Iterable[Block], kind: str) -> Iterator[tuple[Number, Number | None]]:
     """Yield the ranges into which the listed lengths divide all lengths, each by the lengths before and after it."""
-    ranges = [one for one in given if one.kind == kind and not is_exact(one)]
+    ranges = [one for one in blocks if one.kind == kind and not is_exact(one)]
     lows = {floor(one.low) + 1 for one in ranges if one.low is not None}
     starts = sorted({0} | lows | {ceil(one.high) for one in ranges if one.high is not None})
     for first, following in zip(starts, [*starts[1:], None], strict=True):
         yield first - 1, following
 
 
-def _answers(asked: list[Asked]) -> list[dict[Asked, bool]]:
+def _answers(questions: list[TextQuestion]) -> list[dict[TextQuestion, bool]]:
     """Return every combination of answers that some text can give, and perhaps more."""
-    found: list[dict[Asked, bool]] = [{}]
-    for one in asked:
-        found = [
-            {**known, one: answer} for known in found for answer in (True, False) if _is_consistent(known, one, answer)
+    combinations: list[dict[TextQuestion, bool]] = [{}]
+    for question in questions:
+        combinations = [
+            {**known, question: answer}
+            for known in combinations
+            for answer in (True, False)
+            if _is_consistent(known, question, answer)
         ]
-        if any(word == PATTERN for word, _ in found[0]) if found else False:
-            found = [known for known in found if may_match(None, frozenset(known.items()))]
-        if len(found) > MAX_BLOCKS:
+        if any(word == PATTERN for word, _ in combinations[0]) if combinations else False:
+            combinations = [known for known in combinations if may_match(None, frozenset(known.items()))]
+        if len(combinations) > MAX_BLOCKS:
             raise TooLarge("the classes of a text are too many to be looked at")
-    return found
+    return combinations
 
 
-def _is_consistent(known: dict[Asked, bool], one: Asked, answer: bool) -> bool:
-    if one[1] == "" and not answer:
+def _is_consistent(known: dict[TextQuestion, bool], question: TextQuestion, answer: bool) -> bool:
+    if question[1] == "" and not answer:
         return False
-    for other, said in known.items():
-        if answer and said and _exclude(one, other):
+    for known_question, known_answer in known.items():
+        if answer and known_answer and _exclude(question, known_question):
             return False
-        if answer and not said and follows(one, other):
+        if answer and not known_answer and follows(question, known_question):
             return False
-        if said and not answer and follows(other, one):
+        if known_answer and not answer and follows(known_question, question):
             return False
     return True
 
 
-def follows(one: Asked, other: Asked) -> bool:
+def follows(first: TextQuestion, second: TextQuestion) -> bool:
     """Return whether each text that answers yes to one question also answers yes to another."""
-    (question, literal), (asked, part) = one, other
-    if PATTERN in (question, asked):
-        return one == other
-    if asked == "contains":
+    (word, literal), (other_word, part) = first, second
+    if PATTERN in (word, other_word):
+        return first == second
+    if other_word == "contains":
         return part in literal
-    return question == asked and answer_of(literal, (asked, part))
+    return word == other_word and answer_of(literal, (other_word, part))
 
 
-def _exclude(one: Asked, other: Asked) -> bool:
+def _exclude(first: TextQuestion, second: TextQuestion) -> bool:
     """Return whether no text answers yes to both questions."""
-    (question, literal), (asked, part) = one, other
-    if question != asked or question in ("contains", PATTERN):
+    (word, literal), (other_word, part) = first, second
+    if word != other_word or word in ("contains", PATTERN):
         return False
-    return not (answer_of(literal, (asked, part)) or answer_of(part, (question, literal)))
+    return not (answer_of(literal, (other_word, part)) or answer_of(part, (word, literal)))

@@ -1,4 +1,4 @@
-"""Expressions that have the same value because they are computed alike from the same values."""
+"""Equivalent expressions: they compute the same function of the same values."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ AreSame = Callable[[Names, Names], bool]
 """Returns whether two references have the same value wherever both have one."""
 
 
-def are_alike(left: Expression, right: Expression, are_same: AreSame) -> bool:
+def are_equivalent(left: Expression, right: Expression, are_same: AreSame) -> bool:
     """Return whether two expressions certainly have the same value, or each fails; false where that is not certain."""
     match left, right:
-        case Reference(names=one), Reference(names=other):
-            return one == other or are_same(one, other)
-        case Constant(value=one), Constant(value=other):
-            return type(one) is type(other) and bool(one == other)
+        case Reference(names=first), Reference(names=second):
+            return first == second or are_same(first, second)
+        case Constant(value=first), Constant(value=second):
+            return type(first) is type(second) and bool(first == second)
         case FunctionCall(), FunctionCall():
-            own = (left.function, left.literal) == (right.function, right.literal)
-            return own and are_alike(left.operand, right.operand, are_same)
+            is_same = (left.function, left.literal) == (right.function, right.literal)
+            return is_same and are_equivalent(left.operand, right.operand, are_same)
         case Arithmetic(), Arithmetic():
-            own = left.joins == right.joins and [sign for sign, _ in left.rest] == [sign for sign, _ in right.rest]
+            is_same = left.joins == right.joins and [sign for sign, _ in left.rest] == [sign for sign, _ in right.rest]
             pairs = zip(children(left), children(right), strict=False)
-            return own and all(are_alike(one, other, are_same) for one, other in pairs)
-        case Minus(operand=one), Minus(operand=other):
-            return are_alike(one, other, are_same)
+            return is_same and all(are_equivalent(first, second, are_same) for first, second in pairs)
+        case Minus(operand=first), Minus(operand=second):
+            return are_equivalent(first, second, are_same)
     return False
 
 
@@ -64,13 +64,13 @@ def is_end(question: str, whole: list[Expression], part: list[Expression], are_s
     size, length = len(part), len(whole)
     if not part or size > length:
         return False
-    places = {"starts_with": [0], "ends_with": [length - size]}.get(question, range(length - size + 1))
+    positions = {"starts_with": [0], "ends_with": [length - size]}.get(question, range(length - size + 1))
     return any(
-        all(are_alike(*pair, are_same) for pair in zip(whole[place : place + size], part, strict=True))
-        for place in places
+        all(are_equivalent(*pair, are_same) for pair in zip(whole[position : position + size], part, strict=True))
+        for position in positions
     )
 
 
 def is_itself(left: Expression, right: Expression) -> bool:
     """Return whether two expressions read the same references in the same way."""
-    return are_alike(left, right, lambda *_: False)
+    return are_equivalent(left, right, lambda *_: False)

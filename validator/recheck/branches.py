@@ -19,25 +19,25 @@ class Sibling(NamedTuple):
     """A branch: the position of its step, its place among its siblings, and the places of those before it."""
 
     fork: int
-    place: int
+    number: int
     before: frozenset[int]
 
 
 def siblings(layout: Layout) -> dict[int, Sibling]:
     """Return the branches of a program by the positions of their starts; raises Unreadable for an impossible order."""
-    found: dict[int, Sibling] = {}
+    branches: dict[int, Sibling] = {}
     for owner, fork in layout.forks.items():
-        place = {layout.steps[start].id: number for number, start in enumerate(fork.branches)}
+        numbers = {layout.steps[start].id: number for number, start in enumerate(fork.branches)}
         before: list[frozenset[int]] = []
         for number, start in enumerate(fork.branches):
             step = layout.steps[start]
             assert isinstance(step, BranchStep)
-            own = {place.get(name, number) for name in step.needs}
-            if any(one >= number for one in own):
+            needed = {numbers.get(name, number) for name in step.needs}
+            if any(one >= number for one in needed):
                 raise Unreadable(f"the branch `{step.id}` depends on what does not come before it")
-            before.append(frozenset(own).union(*(before[one] for one in own)))
-            found[start] = Sibling(owner, number, before[-1])
-    return found
+            before.append(frozenset(needed).union(*(before[one] for one in needed)))
+            branches[start] = Sibling(owner, number, before[-1])
+    return branches
 
 
 def unseen(layout: Layout, step: int) -> frozenset[str]:
@@ -48,7 +48,7 @@ def unseen(layout: Layout, step: int) -> frozenset[str]:
         layout.steps[start].id
         for start, one in known.items()
         for own in around
-        if one.fork == own.fork and one.place < own.place and one.place not in own.before
+        if one.fork == own.fork and one.number < own.number and one.number not in own.before
     )
 
 
@@ -66,28 +66,28 @@ def items_at_once(layout: Layout) -> dict[int, int]:
 
     Raises Unreadable for one that carries variables from item to item.
     """
-    found: dict[int, int] = {}
+    stages: dict[int, int] = {}
     for owner, body in layout.bodies.items():
         step = layout.steps[owner]
         if isinstance(step, ForEachStep) and step.max_concurrency > 1:
             if step.carry:
                 raise Unreadable(f"the items of `{step.id}` depend on each other, and run at once")
-            found[owner] = body.next
-    return found
+            stages[owner] = body.next
+    return stages
 
 
 def require_readable(reading: Parsed, control: Control) -> None:
     """Raise Unreadable where a branch reads what a sibling does at the same time, or may never end."""
     layout = reading.layout
-    for start, one in siblings(layout).items():
-        ids = {layout.steps[other].id: place for place, other in enumerate(layout.forks[one.fork].branches)}
+    for start, branch in siblings(layout).items():
+        ids = {layout.steps[other].id: number_of for number_of, other in enumerate(layout.forks[branch.fork].branches)}
         for names in (names for number in layout.inside(start) for names in _read(reading, number)):
             is_value = names[0] in ids and names[1:2] and names[1] in ("output", "error", "error_name")
-            if is_value and not (ids[names[0]] in one.before and names[1] == "output"):
+            if is_value and not (ids[names[0]] in branch.before and names[1] == "output"):
                 raise Unreadable(f"the branch `{layout.steps[start].id}` reads a sibling that runs at once")
     free = {number for number in in_branches(layout) if layout.steps[number].max_visits is None}
     following = {
-        number: {one.to for one in control.transitions[number] if one.kind not in ("item", "again")} & free
+        number: {branch.to for branch in control.transitions[number] if branch.kind not in ("item", "again")} & free
         for number in free
     }
     while ends := [number for number, targets in following.items() if not targets & following.keys()]:
