@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stepward.validator.engine.clock import OutOfTime
-from stepward.validator.reasons import LeftOpen
+from stepward.validator.reasons import UnknownReason
 
 if TYPE_CHECKING:
     from stepward.validator.engine.watch import Watch
@@ -49,25 +49,25 @@ class Failures:
         self.watch: Watch | None = None
         """Stops the parts that exceed the time limit of the check."""
 
-    def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[LeftOpen], T]) -> T:
+    def attempt(self, part: str, work: Callable[[], T], otherwise: Callable[[UnknownReason], T]) -> T:
         """Return the result of `work`, or that of `otherwise` for the reason why an error or the clock ended `work`."""
         watch = self.watch
         if watch is not None and watch.is_overdue:
-            return otherwise(LeftOpen(watch.clock.words, watch.clock.help))
+            return otherwise(UnknownReason(watch.clock.words, watch.clock.help))
         is_armed = watch is not None and watch.is_armed
         try:
             return work() if watch is None else watch.guarded(work)
         except OutOfTime as error:
             if watch is not None:
                 watch.is_armed = is_armed
-            return otherwise(LeftOpen(str(error), error.help))
+            return otherwise(UnknownReason(str(error), error.help))
         except Exception as error:
             if isinstance(error, self.passing):
                 raise
             if watch is not None and watch.clock.has_struck:
                 # Stopped code may raise anything: Z3 raises `canceled` wherever it is interrupted.
-                return otherwise(LeftOpen(watch.clock.words, watch.clock.help))
-            return otherwise(LeftOpen(self.note(part, error), BROKEN))
+                return otherwise(UnknownReason(watch.clock.words, watch.clock.help))
+            return otherwise(UnknownReason(self.note(part, error), BROKEN))
 
     def spared(self, work: Callable[[], T]) -> T:
         """Return the result of `work`; the watch does not stop it, because it has bounds of its own."""

@@ -1,11 +1,11 @@
-"""Why something is left open: the reason, and what a user can do about it, in one value."""
+"""Why a verdict is unknown: the reason, and what a user can do about it, in one value."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class LeftOpen(NamedTuple):
+class UnknownReason(NamedTuple):
     """Why something is not decided or not done, as a part of the message, and what a user can do about it: the help.
 
     `may_be_broken`: only a proof is missing. A violation that is found is one.

@@ -10,7 +10,7 @@ from stepward.validator.context import Context
 from stepward.validator.engine.certificates.ground import TooMuch
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Property, Verdict
-from stepward.validator.reasons import LeftOpen
+from stepward.validator.reasons import UnknownReason
 from stepward.validator.recheck.checking import Checker
 from stepward.validator.recheck.claims import Property as Claim
 from stepward.validator.recheck.reading import Reading
@@ -59,7 +59,9 @@ class _Second:
         except Unreadable as error:
             return _unknown(one, str(error))  # other findings say what is wrong with the program
         except (TooLarge, TooMuch, TooMany) as error:
-            return self._unproved(one, LeftOpen(str(error) or "its classes are too many", "make the program smaller"))
+            return self._unproved(
+                one, UnknownReason(str(error) or "its classes are too many", "make the program smaller")
+            )
         except Refused as error:
             why = str(error)
         return self._refused(one, why) if why else one._replace(rechecked=True)
@@ -69,7 +71,7 @@ class _Second:
         parts: Sequence[Any] = [ground.to_outline() for ground in evidence.certificate] or _NO_PROOF_PARTS
         return self.checker.verdict(claim, parts).why_not
 
-    def _unproved(self, one: Property, why: LeftOpen) -> Property:
+    def _unproved(self, one: Property, why: UnknownReason) -> Property:
         reason = f"the second checker can't check the proof: {why.reason}"
         help = f"{why.help}; `--no-recheck` reports the proof without a second check"
         self._add(UNPROVED, one, f"{_words(one)} is not proved: {reason}", help)

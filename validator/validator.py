@@ -16,7 +16,7 @@ from stepward.validator.engine.clock import LIMIT_SECONDS, Clock
 from stepward.validator.engine.watch import Watch
 from stepward.validator.failures import Failures
 from stepward.validator.findings import Finding, Label, Property, Report, located
-from stepward.validator.reasons import LeftOpen
+from stepward.validator.reasons import UnknownReason
 from stepward.validator.waivers import with_waivers
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.program import Program
@@ -158,7 +158,7 @@ def isolated(name: str, check: Callable[[], Report]) -> Report:
     """Return the report of a check, or one that says that the check broke off. `name` is that of the file."""
     failures = Failures()
 
-    def broken(why: LeftOpen) -> Report:
+    def broken(why: UnknownReason) -> Report:
         from stepward.validator.rules.guardrails import Unproved
         from stepward.validator.rules.housekeeping import InternalError
 

@@ -160,7 +160,7 @@ PROPERTIES: Final = (
     "engine.guardrails:vacuous",
     "engine.guardrails:explore_counted",
     "engine.conditions:Conditions.cases",
-    "analysis.ways:TransitionChoices.__init__",
+    "analysis.transition_choices:TransitionChoices.__init__",
     "analysis.assignment:Assignment.__init__",
     "analysis.bounds:Bounds.__init__",
     "validator:with_waivers",

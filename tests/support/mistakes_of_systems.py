@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from planting import Patch, planted
-from stepward.validator.analysis import counting, monitors, ways
+from stepward.validator.analysis import counting, monitors, transition_choices
 from stepward.validator.engine import dead, reach
 from stepward.validator.engine.systems import building, moves, slicing, starts, system
 from stepward.validator.engine.systems.system import AnyValue, Assign, Undefined
@@ -56,9 +56,9 @@ def the_branches_are_exchanged(patch: Patch) -> None:
 
 @planted()
 def nobody_goes_to_the_error_step(patch: Patch) -> None:
-    true = ways.TransitionChoices.is_possible
+    true = transition_choices.TransitionChoices.is_possible
     patch.setattr(
-        ways.TransitionChoices,
+        transition_choices.TransitionChoices,
         "is_possible",
         lambda self, step, way: (way.kind, way.to < 0) != ("failed", False) and true(self, step, way),
     )
@@ -66,8 +66,10 @@ def nobody_goes_to_the_error_step(patch: Patch) -> None:
 
 @planted(sign="fallback")
 def nobody_falls_back(patch: Patch) -> None:
-    true = ways.TransitionChoices.is_possible
-    patch.setattr(ways.TransitionChoices, "is_possible", lambda *asked: asked[2].kind != "fallback" and true(*asked))
+    true = transition_choices.TransitionChoices.is_possible
+    patch.setattr(
+        transition_choices.TransitionChoices, "is_possible", lambda *asked: asked[2].kind != "fallback" and true(*asked)
+    )
 
 
 @planted()
@@ -220,13 +222,13 @@ def retries_perform_nothing_anew(patch: Patch) -> None:
 
 @planted()
 def two_siblings_are_one_performance(patch: Patch) -> None:
-    true = monitors.RuleMonitor.culprits
+    true = monitors.RuleMonitor.violating_starts
 
-    def culprits(self: Any, step: int, state: Any) -> Any:
+    def violating_starts(self: Any, step: int, state: Any) -> Any:
         is_first = isinstance(self.automaton, automata.AtMostOnceAutomaton) and state == 0
         return [] if is_first else true(self, step, state)
 
-    patch.setattr(monitors.RuleMonitor, "culprits", culprits)
+    patch.setattr(monitors.RuleMonitor, "violating_starts", violating_starts)
 
 
 @planted()
@@ -274,8 +276,10 @@ def a_when_that_cannot_be_read_breaks_nothing(patch: Patch) -> None:
 
 @planted(sign="max_visits")
 def nobody_uses_up_visits(patch: Patch) -> None:
-    true = ways.TransitionChoices.is_possible
-    patch.setattr(ways.TransitionChoices, "is_possible", lambda *asked: asked[2].kind != "visits" and true(*asked))
+    true = transition_choices.TransitionChoices.is_possible
+    patch.setattr(
+        transition_choices.TransitionChoices, "is_possible", lambda *asked: asked[2].kind != "visits" and true(*asked)
+    )
 
 
 @planted(sign="max_visits")

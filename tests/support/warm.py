@@ -36,7 +36,7 @@ BARE: Final = frozenset({"PYTHONWARNINGS", "PYTHONUNBUFFERED", "PYTHONDONTWRITEB
 
 COMMON: Final = (
     "networkx", "rich.console", "rich.table", "yaml", "stepward.vm", "stepward.vm.journal.sqlite",
-    "stepward.vm.machine.execution", "stepward.vm.reading.yaml_format", "stepward.validator.analysis.left_open",
+    "stepward.vm.machine.execution", "stepward.vm.reading.yaml_format", "stepward.validator.analysis.unknown_reasons",
     "stepward.validator.cli.check", "stepward.validator.cli.run", "stepward.validator.cli.runs",
     "stepward.validator.cli.worker", "stepward.validator.engine.dead", "stepward.validator.engine.guardrails",
     "stepward.validator.engine.reach", "stepward.validator.gate.checking", "stepward.validator.rechecking",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.passing import Passing
     from stepward.validator.analysis.public_values import PublicValues
     from stepward.validator.analysis.readings import Reading
-    from stepward.validator.analysis.ways import TransitionChoices
+    from stepward.validator.analysis.transition_choices import TransitionChoices
 
 
 class Analyses:
@@ -68,20 +68,22 @@ class Analyses:
         narrowed: dict[int, frozenset[tuple[str, ...]]] = {}
         for clause in self.facts.meaning.clauses:
             tree, is_condition = clause.tree, clause.is_condition
-            found = (
+            problems_here = (
                 []
                 if tree is None or (clause.pieces and not clause.is_of_fields)  # a built value computes nothing
                 else check_expression(clause.text, tree, self.facts.meaning, is_condition=is_condition)
             )
-            if found and tree is not None:
+            if problems_here and tree is not None:
                 names = self.not_null.at(clause.step, [node.names for node, _ in reads(tree)])
                 known = Facts(not_null=names)
-                left = check_expression(clause.text, tree, self.facts.meaning, is_condition=is_condition, known=known)
-                if len(left) < len(found):
+                remaining = check_expression(
+                    clause.text, tree, self.facts.meaning, is_condition=is_condition, known=known
+                )
+                if len(remaining) < len(problems_here):
                     narrowed[clause.step] = narrowed.get(clause.step, names) | names
-                found = left
-            made = self.facts.body_outputs.problems(clause, self.not_null.at) if not found else ()
-            problems.extend((clause, problem) for problem in (*found, *made))
+                problems_here = remaining
+            from_bodies = self.facts.body_outputs.problems(clause, self.not_null.at) if not problems_here else ()
+            problems.extend((clause, problem) for problem in (*problems_here, *from_bodies))
         return tuple(problems), narrowed
 
     @cached_property
@@ -110,7 +112,7 @@ class Analyses:
     @cached_property
     def transitions(self) -> TransitionChoices:
         """The transitions that a run may take, and those that it certainly can take."""
-        from stepward.validator.analysis.ways import TransitionChoices
+        from stepward.validator.analysis.transition_choices import TransitionChoices
 
         return TransitionChoices(self.facts, self.assignment, lambda: self._unsure)
 

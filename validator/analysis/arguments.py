@@ -34,8 +34,8 @@ def at_start(tree: Expression, part: BaseStep, meaning: Meaning) -> Expression:
         case Reference(names=names):
             return _argument(tree, part, meaning) if names[0] == "args" else tree
         case Defined(reference=reference):
-            found = at_start(reference, part, meaning)
-            return Defined(0, 0, found) if isinstance(found, Reference) else Constant(0, 0, True)
+            value = at_start(reference, part, meaning)
+            return Defined(0, 0, value) if isinstance(value, Reference) else Constant(0, 0, True)
         case _:
             return with_children(tree, lambda child: at_start(child, part, meaning))
 
@@ -53,10 +53,10 @@ def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Express
         if spec is None or not spec.has_default:
             return UNDEFINED
         value = spec.default
-    found = list(embedded(value))
-    if found and found[0].whole and not found[0].path:
-        return Reference(0, 0, (*found[0].reference.names, *fields))
-    if found:
+    references = list(embedded(value))
+    if references and references[0].whole and not references[0].path:
+        return Reference(0, 0, (*references[0].reference.names, *fields))
+    if references:
         raise Inexpressible
     for field in fields:
         value = field_of(value, field, _ABSENT)

@@ -51,10 +51,10 @@ _NOTHING_KNOWN: Final = Facts()
 
 
 class Effect(NamedTuple):
-    """The effect of a transition on names: `gone` are undefined after it, `given` are certainly defined."""
+    """The effect of a transition on names: `undefined` are undefined after it, `defined` are certainly defined."""
 
-    given: frozenset[Names]
-    gone: frozenset[Names]
+    defined: frozenset[Names]
+    undefined: frozenset[Names]
 
 
 _NO_EFFECT: Final = Effect(frozenset(), frozenset())
@@ -92,38 +92,38 @@ class Assignment:
     def keys(self, reading: Reading) -> list[Names]:
         """Return the names that must be defined for a reading: its variable, and every field in its path that may be
         absent."""
-        assert reading.meant is not None
+        assert reading.resolution is not None
         names = reading.reference.names
-        if not reading.meant.fields:
-            return [] if self._is_always_there(reading.meant) else [names]
-        depth = len(names) - len(reading.meant.fields)
-        keys = [] if self._is_always_there(reading.meant) else [names[:depth]]
+        if not reading.resolution.fields:
+            return [] if self._is_always_there(reading.resolution) else [names]
+        depth = len(names) - len(reading.resolution.fields)
+        keys = [] if self._is_always_there(reading.resolution) else [names[:depth]]
         for end in range(depth + 1, len(names) + 1):
-            meant = Resolution(reading.meant.sources, names[depth:end])
-            if self.typing.view(meant).may_lack or self.facts.body_outputs.may_lack(meant):
+            resolution = Resolution(reading.resolution.sources, names[depth:end])
+            if self.typing.view(resolution).may_lack or self.facts.body_outputs.may_lack(resolution):
                 keys.append(names[:end])
         return keys
 
-    def _is_told(self, key: Names, reading: Reading) -> bool:
+    def _is_reported(self, key: Names, reading: Reading) -> bool:
         """Return whether a name that may be undefined is to be reported.
 
         Not where nothing is declared of the object that has it. Nor where the field comes with its owner, by the types
         of both: what is to be reported then is the owner.
         """
-        assert reading.meant is not None
-        depth = len(key) - len(reading.reference.names) + len(reading.meant.fields)
+        assert reading.resolution is not None
+        depth = len(key) - len(reading.reference.names) + len(reading.resolution.fields)
         if depth == 0:
             return True
-        meant = reading.meant._replace(fields=reading.meant.fields[:depth])
-        if not (self.typing.view(meant).optional or self.facts.body_outputs.may_lack(meant)):
+        resolution = reading.resolution._replace(fields=reading.resolution.fields[:depth])
+        if not (self.typing.view(resolution).optional or self.facts.body_outputs.may_lack(resolution)):
             return False
-        owner = self.typing.view(meant._replace(fields=meant.fields[:-1]))
+        owner = self.typing.view(resolution._replace(fields=resolution.fields[:-1]))
         return owner.kinds != OBJECT or key[-1] not in self.required(key[:-1])
 
     @staticmethod
-    def _is_always_there(meant: Resolution) -> bool:
+    def _is_always_there(resolution: Resolution) -> bool:
         """Return whether a variable is an input that no call writes to: a call that fails would undefine it."""
-        first, *others = meant.sources  # of the sources of a name an input is the first
+        first, *others = resolution.sources  # of the sources of a name an input is the first
         return first.kind == "input" and all(source.kind == "set" for source in others)
 
     def _is_input(self, name: str) -> bool:
@@ -132,32 +132,32 @@ class Assignment:
     @cached_property
     def doubtful(self) -> tuple[PossiblyUndefined, ...]:
         """The readings of names that may be undefined, because some path of edges does not define them."""
-        asked: dict[Names, list[int]] = {}
+        pending: dict[Names, list[int]] = {}
         open_readings: list[Reading] = []
-        found: dict[int, list[Names]] = {}
+        undefined: dict[int, list[Names]] = {}
         reachable = self.facts.graph.reachable
         for reading in self.readings:
-            meant = reading.meant
-            if meant is None or reading.step not in reachable or self._never_exists(reading):
+            resolution = reading.resolution
+            if resolution is None or reading.step not in reachable or self._never_exists(reading):
                 continue
             earlier = self.earlier(reading.step, reading.sub)
             for key in self.keys(reading):
-                root = key[: len(reading.reference.names) - len(meant.fields)]
-                if root in earlier.given or root in earlier.gone:
+                root = key[: len(reading.reference.names) - len(resolution.fields)]
+                if root in earlier.defined or root in earlier.undefined:
                     # What the step begins with does not count: siblings that come before have assigned it.
-                    if key not in earlier.given:
-                        found.setdefault(len(open_readings), []).append(key)
+                    if key not in earlier.defined:
+                        undefined.setdefault(len(open_readings), []).append(key)
                 elif not self._settled(key, reading) and not self._is_known(key, reading):
-                    asked.setdefault(key, []).append(len(open_readings))
+                    pending.setdefault(key, []).append(len(open_readings))
             open_readings.append(reading)
-        for number, key in self._undefined_readings(asked, open_readings):
-            found.setdefault(number, []).append(key)
-        return tuple(self._doubt(open_readings[number], found[number]) for number in sorted(found))
+        for number, key in self._undefined_readings(pending, open_readings):
+            undefined.setdefault(number, []).append(key)
+        return tuple(self._doubt(open_readings[number], undefined[number]) for number in sorted(undefined))
 
     def _doubt(self, reading: Reading, keys: list[Names]) -> PossiblyUndefined:
         """Return a doubt for the first of the names that are to be reported, if one of them is."""
-        told = [key for key in keys if self._is_told(key, reading)]
-        return PossiblyUndefined(reading, min(told or keys, key=len), bool(told))
+        reported = [key for key in keys if self._is_reported(key, reading)]
+        return PossiblyUndefined(reading, min(reported or keys, key=len), bool(reported))
 
     def earlier(self, step: int, sub: int | None) -> Effect:
         """Return the names that siblings define and undefine before a sub-step with `depends_on` starts."""
@@ -165,8 +165,8 @@ class Assignment:
         if order is None or sub is None or not order.before[sub]:
             return _NO_EFFECT
         parts = [self.flow.steps[step].sub_steps[one] for one in order.before[sub]]
-        gone = frozenset((part.id, what) for part in parts for what in ("error", "error_name"))
-        return Effect(frozenset().union(*map(output_names, parts)), gone)
+        undefined = frozenset((part.id, what) for part in parts for what in ("error", "error_name"))
+        return Effect(frozenset().union(*map(output_names, parts)), undefined)
 
     def _is_known(self, key: Names, reading: Reading) -> bool:
         """Return whether the facts where a key is read say that it is defined: an object has its required fields."""
@@ -177,19 +177,21 @@ class Assignment:
 
     def _may_be_text(self, key: Names) -> bool:
         """Return whether a key is an item of what may be a text: its length says nothing about items."""
-        meant = self.names.meaning(key[:-1]) if index_of(key[-1]) is not None else None
-        return meant is not None and "string" in self.typing.view(meant).kinds
+        resolution = self.names.meaning(key[:-1]) if index_of(key[-1]) is not None else None
+        return resolution is not None and "string" in self.typing.view(resolution).kinds
 
     def required(self, names: Names) -> frozenset[str]:
         """Return the fields that a reference always has when it is an object; none if it may be anything but an object
         or null."""
-        meant = self.names.meaning(names)
-        if meant is None or not self.typing.view(meant).kinds <= _NULL_OR_OBJECT:
+        resolution = self.names.meaning(names)
+        if resolution is None or not self.typing.view(resolution).kinds <= _NULL_OR_OBJECT:
             return frozenset()
-        first, *others = (required(self.typing, (source, meant.fields)) for source in meant.sources)
-        lacks = self.facts.body_outputs.may_lack
-        found = first.intersection(*others)
-        return frozenset(name for name in found if not lacks(meant._replace(fields=(*meant.fields, name))))
+        first, *others = (required(self.typing, (source, resolution.fields)) for source in resolution.sources)
+        may_lack = self.facts.body_outputs.may_lack
+        common = first.intersection(*others)
+        return frozenset(
+            name for name in common if not may_lack(resolution._replace(fields=(*resolution.fields, name)))
+        )
 
     @cached_property
     def doubtful_steps(self) -> frozenset[int]:
@@ -200,17 +202,17 @@ class Assignment:
     @cached_property
     def never_defined(self) -> tuple[Reading, ...]:
         """The readings of names that nothing ever defines."""
-        return tuple(reading for reading in self.readings if reading.meant is None or self._never_exists(reading))
+        return tuple(reading for reading in self.readings if reading.resolution is None or self._never_exists(reading))
 
     def _never_exists(self, reading: Reading) -> bool:
-        assert reading.meant is not None
-        return bool(reading.meant.fields) and self.typing.view(reading.meant).never
+        assert reading.resolution is not None
+        return bool(reading.resolution.fields) and self.typing.view(reading.resolution).never
 
     def _settled(self, key: Names, reading: Reading) -> bool:
         """Return whether the only assignment of a name lies on every path to the reading."""
-        assert reading.meant is not None
-        sources = reading.meant.sources
-        if len(sources) != 1 or len(key) != len(reading.reference.names) - len(reading.meant.fields):
+        assert reading.resolution is not None
+        sources = reading.resolution.sources
+        if len(sources) != 1 or len(key) != len(reading.reference.names) - len(reading.resolution.fields):
             return False
         source = sources[0]
         if source.step is None or source.kind in ("error", "error_name") or source.step == reading.step:
@@ -236,31 +238,31 @@ class Assignment:
         successes."""
         transitions = self.flow.transitions[number]
         good: set[int] = set()
-        other: set[int] = set()
+        otherwise: set[int] = set()
         for transition in transitions:
             if transition.to >= 0:
-                (good if transition.kind in ("success", "fallback") else other).add(transition.to)
+                (good if transition.kind in ("success", "fallback") else otherwise).add(transition.to)
         if len(good) != 1:
             return None
-        if not other:
+        if not otherwise:
             return number
         (target,) = good
-        is_only_target = target not in other
+        is_only_target = target not in otherwise
         return target if is_only_target and self.flow.predecessors[target] == [number] and target != 0 else None
 
     # -- the data flow ---------------------------------------------------------------------------------------------
 
     def _undefined_readings(
-        self, asked: dict[Names, list[int]], readings: list[Reading]
+        self, pending: dict[Names, list[int]], readings: list[Reading]
     ) -> Iterator[tuple[int, Names]]:
         """Yield the numbers of the readings before which a required name may be undefined, each with that name."""
-        keys, effect = list(asked), cache(self.effect)
+        keys, effect = list(pending), cache(self.effect)
         for start in range(0, len(keys), NAMES_AT_ONCE):
             batch = keys[start : start + NAMES_AT_ONCE]
             inputs = [key for key in batch if len(key) == 1 and self._is_input(key[0])]
             states = self.states(batch, effect, inputs)
             for bit, key in enumerate(batch):
-                for number in asked[key]:
+                for number in pending[key]:
                     defined = states[readings[number].step]
                     if defined is not None and not defined >> bit & 1:
                         yield number, key
@@ -294,8 +296,8 @@ class Assignment:
             queued[number] = 0
             before = state[number]
             assert before is not None
-            for target, given, unaffected in effects[number]:
-                arriving, known = before & unaffected | given, state[target]
+            for target, defined, unaffected in effects[number]:
+                arriving, known = before & unaffected | defined, state[target]
                 merged = arriving if known is None else known & arriving
                 if merged != known:
                     state[target] = merged
@@ -306,42 +308,42 @@ class Assignment:
 
     @staticmethod
     def _masks(effect: Effect, bits: dict[Names, int], below: dict[Names, int]) -> tuple[int, int]:
-        given = gone = 0
-        for name in effect.gone:
-            gone |= below.get(name, 0)
-        for name in effect.given:
-            given |= bits.get(name, 0)
+        defined = undefined = 0
+        for name in effect.undefined:
+            undefined |= below.get(name, 0)
+        for name in effect.defined:
+            defined |= bits.get(name, 0)
             if len(name) > 1:
                 for end in range(1, len(name)):
-                    given |= bits.get(name[:end], 0)
-        return given, ~gone
+                    defined |= bits.get(name[:end], 0)
+        return defined, ~undefined
 
     def effect(self, number: int, transition: Transition) -> Effect:
         """Return the names that one transition of a step defines and undefines."""
-        found = self._own_effect(number, transition)
+        effect = self._own_effect(number, transition)
         ending = transition.ending
         owner = self.facts.bodies.reverts(number, ending.status if ending is not None else None)
         if owner is None:
-            return found
-        lost = self.facts.bodies.may_lose(owner)  # the values from before the item may be none
-        return Effect(found.given - lost, found.gone | lost)
+            return effect
+        cleared = self.facts.bodies.may_lose(owner)  # the values from before the item may be none
+        return Effect(effect.defined - cleared, effect.undefined | cleared)
 
     def _own_effect(self, number: int, transition: Transition) -> Effect:
         step = self.flow.steps[number]
         match step:
             case SetStep():
                 names = frozenset((name,) for name in step.assigns)
-                lost = lost_by_set(self.facts.meaning, number)
-                kept = outside(self._read_for_certain(number), lost)
-                return Effect(names.union(changed_paths(self.facts.meaning, number), kept), lost)
+                cleared = lost_by_set(self.facts.meaning, number)
+                still_defined = outside(self._read_for_certain(number), cleared)
+                return Effect(names.union(changed_paths(self.facts.meaning, number), still_defined), cleared)
             case ConditionStep():
                 known = self.branch_facts(number, step, transition)
                 fields = ((*names, name) for names in known.not_null for name in self.required(names))
                 defined = frozenset(one for one in known.defined if not self._may_be_text(one))
                 return Effect(defined.union(fields), frozenset())
             case ParallelStep() if step.branches:
-                given = {(step.id, "error"), (step.id, "error_name")} if transition.kind == "visits" else set()
-                return Effect(frozenset(given), frozenset(_own_names(step)))
+                errors = {(step.id, "error"), (step.id, "error_name")} if transition.kind == "visits" else set()
+                return Effect(frozenset(errors), frozenset(_own_names(step)))
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 return self._call_effect(number, step, transition)
             case WaitStep() | EndStep():
@@ -356,10 +358,10 @@ class Assignment:
     def _started(self, number: int, step: ForEachStep, transition: Transition) -> Effect:
         """Return the effect of the start of a for_each step: its carried variables get their first values."""
         carried = {(name,) for name in step.carry}
-        gone = frozenset(own_names(step) | carried)
+        undefined = frozenset(own_names(step) | carried)
         if transition.kind != "success":
-            return Effect(frozenset({(step.id, "error"), (step.id, "error_name")}), gone)
-        return Effect(outside(self._read_for_certain(number), gone) | carried, gone)
+            return Effect(frozenset({(step.id, "error"), (step.id, "error_name")}), undefined)
+        return Effect(outside(self._read_for_certain(number), undefined) | carried, undefined)
 
     def _between(self, number: int, transition: Transition) -> Effect:
         """Return the effect of a stage: the body leaves nothing, and an item or the whole step begins or ends."""
@@ -368,23 +370,23 @@ class Assignment:
         if whole is not None:
             names: set[Names] = {(whole.id, "error"), (whole.id, "error_name")}
             names = output_names(whole) if transition.kind == "success" else names
-            given = {(one, "output") for one in self._with_output(number)} if transition.kind == "success" else set()
-            return Effect(frozenset(names | given), frozenset(_own_names(whole)))
+            defined = {(one, "output") for one in self._with_output(number)} if transition.kind == "success" else set()
+            return Effect(frozenset(names | defined), frozenset(_own_names(whole)))
         body, step = bodies.of_stages[number], bodies.step_of(number)
-        gone = set(bodies.locals(body.owner))
+        undefined = set(bodies.locals(body.owner))
         carried = {(name,) for name in step.carry}
         if transition.kind == "item":
-            return Effect(bodies.item_names(step), frozenset(gone))
+            return Effect(bodies.item_names(step), frozenset(undefined))
         if transition.kind == "again":
-            return Effect(frozenset(carried), frozenset(gone | carried))
-        gone |= own_names(step)
+            return Effect(frozenset(carried), frozenset(undefined | carried))
+        undefined |= own_names(step)
         if step.is_once and transition.kind == "success":
             outputs = output_names(step) if self.flow.gives(body.owner) == "always" else set()
-            return Effect(frozenset(outputs), frozenset(gone))
+            return Effect(frozenset(outputs), frozenset(undefined))
         if transition.kind == "success":
-            return Effect(frozenset(output_names(step) | {(step.id, "errors")}), frozenset(gone))
-        given = {(step.id, what) for what in ("error", "error_name", "errors")}
-        return Effect(frozenset(given), frozenset(gone | carried))
+            return Effect(frozenset(output_names(step) | {(step.id, "errors")}), frozenset(undefined))
+        defined = {(step.id, what) for what in ("error", "error_name", "errors")}
+        return Effect(frozenset(defined), frozenset(undefined | carried))
 
     def _with_output(self, join: int) -> Iterable[str]:
         """Return the branches that certainly have an output where all of them have succeeded."""
@@ -395,24 +397,24 @@ class Assignment:
     def _call_effect(
         self, number: int, step: LlmStep | ToolStep | ParallelStep | ComputeStep, transition: Transition
     ) -> Effect:
-        gone = _own_names(step)
+        undefined = _own_names(step)
         # What was read is defined, unless the step itself undefines it.
-        given = set(self._read_for_certain(number)) if transition.kind in ("success", "fallback") else set()
-        own = gone.union(*map(_own_names, step.sub_steps))
-        given = set(outside(given, own))
+        defined = set(self._read_for_certain(number)) if transition.kind in ("success", "fallback") else set()
+        own_names = undefined.union(*map(_own_names, step.sub_steps))
+        defined = set(outside(defined, own_names))
         # Outputs bind in list order: a later sibling that was skipped undefines what an earlier one defined.
         for part in step.sub_steps:
-            gone |= _own_names(part)
+            undefined |= _own_names(part)
             if transition.kind == "success" and part.on_error != "skip":
-                given |= output_names(part)
+                defined |= output_names(part)
             else:
-                given -= output_names(part)
+                defined -= output_names(part)
         if transition.kind in ("success", "fallback"):
-            given |= output_names(step)
+            defined |= output_names(step)
         else:
-            given -= output_names(step)
-            given |= {(step.id, "error"), (step.id, "error_name")}
-        return Effect(frozenset(given), frozenset(gone))
+            defined -= output_names(step)
+            defined |= {(step.id, "error"), (step.id, "error_name")}
+        return Effect(frozenset(defined), frozenset(undefined))
 
     def _read_for_certain(self, number: int) -> frozenset[Names]:
         """Return the names that must have been defined for the step to succeed, except those that only skippable

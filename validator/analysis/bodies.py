@@ -57,10 +57,10 @@ class Bodies:
     def locals(self, owner: int) -> frozenset[Names]:
         """Return the names that belong to a body: they are undefined when an item starts, and outside."""
         if owner not in self._locals:
-            found: set[Names] = {(name,) for name in local_names(self.layout, owner)}
+            names: set[Names] = {(name,) for name in local_names(self.layout, owner)}
             for number in self.layout.inside(owner):
-                found |= values_of(self.layout.steps[number])
-            self._locals[owner] = frozenset(found)
+                names |= values_of(self.layout.steps[number])
+            self._locals[owner] = frozenset(names)
         return self._locals[owner]
 
     def may_be_refused(self, number: int) -> bool:
@@ -126,10 +126,10 @@ class Bodies:
         if isinstance(step.items, tuple):
             return most is not None and len(step.items) <= most
         names = lone_reference(step.items)
-        meant = None if names is None else self.meaning.names.meaning(names)
-        if meant is None or most is None:
+        resolution = None if names is None else self.meaning.names.meaning(names)
+        if resolution is None or most is None:
             return False
-        specs = [self.meaning.typing.spec(location) for location in origins(self.meaning.typing, meant)]
+        specs = [self.meaning.typing.spec(location) for location in origins(self.meaning.typing, resolution)]
         return all(
             spec is not None and spec.kinds == {"array"} and spec.max_items is not None and spec.max_items <= most
             for spec in specs
@@ -138,12 +138,12 @@ class Bodies:
 
 def values_of(step: AnyStep) -> set[Names]:
     """Return the outputs and errors of a step and its sub-steps."""
-    found: set[Names] = set()
+    names: set[Names] = set()
     for _, part in parts(step) if not isinstance(step, Stage) else ():
         if isinstance(part, Failing):
-            found |= {(part.id, "output"), (part.id, "error")}
+            names |= {(part.id, "output"), (part.id, "error")}
     has_list = isinstance(step, ForEachStep) and not step.is_once
-    return found | ({(step.id, "errors")} if has_list else set())
+    return names | ({(step.id, "errors")} if has_list else set())
 
 
 def own_names(step: ForEachStep) -> set[Names]:

@@ -61,17 +61,17 @@ class BodyOutputs:
             operand = need.operand
             if not isinstance(operand, Reference):
                 continue
-            meant = self._names.meaning(operand.names)
-            found = self._of_reference(meant, set())
-            if not found or meant is None:
+            resolution = self._names.meaning(operand.names)
+            kinds = self._of_reference(resolution, set())
+            if not kinds or resolution is None:
                 continue
             known = {id(node): facts.not_null for node, facts in reads(tree)}.get(id(operand), frozenset())
             if operand.names in known or operand.names in not_null(clause.step, [operand.names]):
-                found = [one if one is None else one - _NULL for one in found]
-            if not _all_fit(found, need.kinds):
-                yield _problem(clause, operand, found, need.kinds, need.word)
-            elif need.items is not None and any("array" in one for one in found if one is not None):
-                items = self._of_reference(meant._replace(fields=(*meant.fields, ITEMS)), set())
+                kinds = [one if one is None else one - _NULL for one in kinds]
+            if not _all_fit(kinds, need.kinds):
+                yield _problem(clause, operand, kinds, need.kinds, need.word)
+            elif need.items is not None and any("array" in one for one in kinds if one is not None):
+                items = self._of_reference(resolution._replace(fields=(*resolution.fields, ITEMS)), set())
                 if not _all_fit(items, need.items):
                     yield _problem(clause, operand, items, need.items, need.word, "an item of ")
 
@@ -90,10 +90,10 @@ class BodyOutputs:
             return None
         if not isinstance(tree, Reference):
             return result_kinds(tree)
-        made = self._of_reference(self._names.meaning(tree.names), set())
+        given = self._of_reference(self._names.meaning(tree.names), set())
         view = self._meaning.view(tree.names)
-        if made:
-            return None if None in made else frozenset().union(*(one for one in made if one is not None))
+        if given:
+            return None if None in given else frozenset().union(*(one for one in given if one is not None))
         return view.kinds if view is not None and view.is_known else None
 
     def kinds_of(self, source: Source, fields: tuple[str, ...]) -> list[Kinds | None] | None:
@@ -110,145 +110,145 @@ class BodyOutputs:
     @classmethod
     def of_calls_too(cls, meaning: Meaning) -> BodyOutputs:
         """Return those of called programs, too, where no use of an output holds it to a type."""
-        found = cls(meaning)
-        found._follows_calls = True
-        return found
+        outputs = cls(meaning)
+        outputs._follows_calls = True
+        return outputs
 
-    def kinds_given(self, meant: Resolution) -> list[Kinds | None]:
+    def kinds_given(self, resolution: Resolution) -> list[Kinds | None]:
         """Return the kinds of each value of a reference that bodies give, as `kinds_of` does; empty for any other."""
-        return self._of_reference(meant, set()) if self._layout.bodies else []
+        return self._of_reference(resolution, set()) if self._layout.bodies else []
 
-    def may_lack(self, meant: Resolution) -> bool:
+    def may_lack(self, resolution: Resolution) -> bool:
         """Return whether a field of what a body gives may be absent."""
-        return bool(self._layout.bodies) and _ABSENT in self._of_reference(meant, set())
+        return bool(self._layout.bodies) and _ABSENT in self._of_reference(resolution, set())
 
-    def lacks_on_the_way(self, meant: Resolution | None) -> bool:
+    def lacks_on_the_way(self, resolution: Resolution | None) -> bool:
         """Return whether any of the fields on the path of a reference may be absent from what a body gives.
 
         The engine's types say of such a field that it is there, because it is read. Of what branches give together, it
         knows which are there.
         """
-        if meant is None:
+        if resolution is None:
             return False
-        are_joined = all(source.kind == "output" and source.step in self._layout.forks for source in meant.sources)
-        owners = [meant.fields[: depth + 1] for depth in range(int(are_joined), len(meant.fields))]
-        return any(self.may_lack(meant._replace(fields=fields)) for fields in owners)
+        are_joined = all(source.kind == "output" and source.step in self._layout.forks for source in resolution.sources)
+        owners = [resolution.fields[: depth + 1] for depth in range(int(are_joined), len(resolution.fields))]
+        return any(self.may_lack(resolution._replace(fields=fields)) for fields in owners)
 
-    def _of_reference(self, meant: Resolution | None, seen: set[Location]) -> list[Kinds | None]:
+    def _of_reference(self, resolution: Resolution | None, visited: set[Location]) -> list[Kinds | None]:
         """Return the kinds of each value of a reference that a body made; None for one of unknown type."""
-        locations = [] if meant is None else [(source, meant.fields) for source in meant.sources]
-        return [kinds for location in locations for kinds in self._at(location, seen)]
+        locations = [] if resolution is None else [(source, resolution.fields) for source in resolution.sources]
+        return [kinds for location in locations for kinds in self._at(location, visited)]
 
-    def _at(self, location: Location, seen: set[Location]) -> list[Kinds | None]:
+    def _at(self, location: Location, visited: set[Location]) -> list[Kinds | None]:
         source, path = location
-        if location in seen or len(path) > MAX_DEPTH:  # a list that is an item of itself has no end of items
+        if location in visited or len(path) > MAX_DEPTH:  # a list that is an item of itself has no end of items
             return []
-        seen.add(location)
+        visited.add(location)
         if source.kind in COPIES:
             copied = self._typing.copied(source)
             tree, inside = self._typing.made(source, path)
             inside = inside if isinstance(tree, Built) else of_type(inside)  # joined arrays have items of one type
             if copied is not None:
-                return self._of_reference(copied._replace(fields=(*copied.fields, *path)), seen)
-            return self._of_leaves(made_of(tree, inside), seen)
+                return self._of_reference(copied._replace(fields=(*copied.fields, *path)), visited)
+            return self._of_leaves(made_of(tree, inside), visited)
         step = self._layout.steps[source.step] if source.kind == "output" and source.step is not None else None
         if source.kind == "output" and source.step in self._layout.forks and path:
-            return self._together(source.step, path, seen)
+            return self._together(source.step, path, visited)
         if not isinstance(step, ForEachStep) or source.sub is not None or source.step is None:
             return []
         if isinstance(step, InvokeStep):
-            return self._of_call(source, path, seen) if self._follows_calls else []
+            return self._of_call(source, path, visited) if self._follows_calls else []
         if isinstance(step, BranchStep):
-            return self._made(source.step, path, seen)
+            return self._made(source.step, path, visited)
         if not path or not (path[0] == ITEMS or index_of(path[0]) is not None):
             return []
         failed = [_ABSENT if path[1:] else _NULL] if step.on_item_error == "skip" else []  # null has no fields
-        return self._made(source.step, path[1:], seen) + failed
+        return self._made(source.step, path[1:], visited) + failed
 
-    def _of_call(self, source: Source, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+    def _of_call(self, source: Source, path: tuple[str, ...], visited: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of what a program gives, unless the machine holds them to a type."""
         assert source.step is not None
         is_held = self._typing.view(Resolution((source,), path)).is_known
         gives_none = self._meaning.flow.gives(source.step) == "never"
-        return [] if is_held or gives_none else self._made(source.step, path, seen)
+        return [] if is_held or gives_none else self._made(source.step, path, visited)
 
-    def _together(self, owner: int, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+    def _together(self, owner: int, path: tuple[str, ...], visited: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of the object that a step with branches gives: what these give, by name."""
         branches = self._layout.forks[owner].branches
         branch = next((one for one in branches if own_name(self._layout.steps[one].id) == path[0]), None)
-        how = "never" if branch is None else self._meaning.flow.gives(branch)
-        if branch is None or how == "never":
+        frequency = "never" if branch is None else self._meaning.flow.gives(branch)
+        if branch is None or frequency == "never":
             return [_ABSENT]
-        return self._made(branch, path[1:], seen) + ([_ABSENT] if how == "sometimes" and not path[1:] else [])
+        return self._made(branch, path[1:], visited) + ([_ABSENT] if frequency == "sometimes" and not path[1:] else [])
 
-    def _of_leaves(self, leaves: list[Leaf], seen: set[Location]) -> list[Kinds | None]:
+    def _of_leaves(self, leaves: list[Leaf], visited: set[Location]) -> list[Kinds | None]:
         """Return the kinds of what a value is built or joined of; none if no body gives any of it."""
-        made: list[Kinds | None] = []
-        beside: list[Kinds | None] = []
+        known: list[Kinds | None] = []
+        others: list[Kinds | None] = []
         for leaf in leaves:
-            meant = meaning_of(self._names, leaf.tree)
-            found = self._of_reference(meant, seen)
-            made += found
-            if meant is None:
+            resolution = meaning_of(self._names, leaf.tree)
+            of_bodies = self._of_reference(resolution, visited)
+            known += of_bodies
+            if resolution is None:
                 view = leaf_view(leaf)
-                beside += [] if view.never else [view.kinds]
-            elif not found and all(source.kind in ("input", "output") for source in meant.sources):
-                view = self._typing.view(meant)
-                beside.append(static_kinds(view.kinds) if view.is_known and not view.never else None)
-        return made + beside if made else []
+                others += [] if view.never else [view.kinds]
+            elif not of_bodies and all(source.kind in ("input", "output") for source in resolution.sources):
+                view = self._typing.view(resolution)
+                others.append(static_kinds(view.kinds) if view.is_known and not view.never else None)
+        return known + others if known else []
 
-    def _made(self, owner: int, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+    def _made(self, owner: int, path: tuple[str, ...], visited: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of what a body gives: by its `end` steps, or by its only step (`do`)."""
         layout = self._layout
         inside = [(one, layout.steps[one]) for one in sorted(layout.inside(owner)) if layout.owner(one) == owner]
         each = self._layout.steps[owner]
         if isinstance(each, ForEachStep) and each.do is not None:
             parts = [one for _, one in inside if isinstance(one, ToolStep | LlmStep)]
-            return [kinds for one in parts for kinds in self._value(f"${one.id}.output", path, seen)]
-        found: list[Kinds | None] = []
+            return [kinds for one in parts for kinds in self._value(f"${one.id}.output", path, visited)]
+        kinds_found: list[Kinds | None] = []
         for _, step in inside:
             if isinstance(step, EndStep) and step.outcome == "success":
-                found += self._value(step.output, path, seen)
+                kinds_found += self._value(step.output, path, visited)
         is_list = isinstance(each, ForEachStep) and not each.is_once
         if is_list and self._meaning.flow.gives(owner) != "always":  # an item without an output is null
-            found.append(_ABSENT if path else _NULL)
-        return found or [_ABSENT if path else _NULL]
+            kinds_found.append(_ABSENT if path else _NULL)
+        return kinds_found or [_ABSENT if path else _NULL]
 
-    def _value(self, value: Any, path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+    def _value(self, value: Any, path: tuple[str, ...], visited: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of a value with references."""
         names = lone_reference(value)
         if names is not None:
-            return self._referred(names, path, seen)
+            return self._referred(names, path, visited)
         if not path:
             return [kind_of(value)]
         name, rest = path[0], path[1:]
         if isinstance(value, Mapping) and name in value:
-            return self._value(value[name], rest, seen)
+            return self._value(value[name], rest, visited)
         if isinstance(value, list | tuple):
             index = index_of(name)
             chosen = value if name == ITEMS else value[index : index + 1] if index is not None else ()
-            return [kinds for one in chosen for kinds in self._value(one, rest, seen)] or [_ABSENT]
+            return [kinds for one in chosen for kinds in self._value(one, rest, visited)] or [_ABSENT]
         return [_ABSENT]
 
-    def _referred(self, names: tuple[str, ...], path: tuple[str, ...], seen: set[Location]) -> list[Kinds | None]:
+    def _referred(self, names: tuple[str, ...], path: tuple[str, ...], visited: set[Location]) -> list[Kinds | None]:
         """Return the kinds at some fields of a reference: those that are held when it gets its value."""
-        meant = self._names.meaning(names)
-        if meant is None:
+        resolution = self._names.meaning(names)
+        if resolution is None:
             return [None]
-        below = meant._replace(fields=(*meant.fields, *path))
-        made = self._of_reference(below, seen)
-        if made:
-            return made
-        view = self._typing.view(meant, *path)
-        lacks = [_ABSENT] if path and (view.optional or not self._has(meant, path)) else []
-        return [*lacks, static_kinds(view.kinds) if view.is_known and not view.never else None]
+        below = resolution._replace(fields=(*resolution.fields, *path))
+        of_bodies = self._of_reference(below, visited)
+        if of_bodies:
+            return of_bodies
+        view = self._typing.view(resolution, *path)
+        absent = [_ABSENT] if path and (view.optional or not self._has(resolution, path)) else []
+        return [*absent, static_kinds(view.kinds) if view.is_known and not view.never else None]
 
-    def _has(self, meant: Resolution, path: tuple[str, ...]) -> bool:
+    def _has(self, resolution: Resolution, path: tuple[str, ...]) -> bool:
         """Return whether each field of a path is required by the type of the value that has it; items are no fields."""
-        fields = [((*meant.fields, *path[:depth]), name) for depth, name in enumerate(path) if name[:1] != "["]
+        fields = [((*resolution.fields, *path[:depth]), name) for depth, name in enumerate(path) if name[:1] != "["]
         return all(
             name in required(self._typing, (source, owner))
-            for source in meant.sources
+            for source in resolution.sources
             if source.kind not in COPIES
             for owner, name in fields
         )
@@ -263,18 +263,20 @@ class _Need(NamedTuple):
     items: Kinds | None = None
 
 
-def _all_fit(found: list[Kinds | None], kinds: Kinds) -> bool:
-    return all(one is not None and one <= kinds for one in found)
+def _all_fit(all_kinds: list[Kinds | None], kinds: Kinds) -> bool:
+    return all(one is not None and one <= kinds for one in all_kinds)
 
 
 def _problem(
-    clause: Clause, operand: Reference, found: list[Kinds | None], kinds: Kinds, word: str, whose: str = ""
+    clause: Clause, operand: Reference, all_kinds: list[Kinds | None], kinds: Kinds, word: str, whose: str = ""
 ) -> TypeProblem:
-    shown = f"{whose}`{clause.text[operand.start : operand.end]}`"
-    wrong = frozenset().union(*(one - kinds for one in found if one is not None))
-    message = f"{word} needs {either(kinds)}, but nothing says of what type {shown} is, which an `end` step gives"
-    if None not in found:
-        message = f"{word} needs {either(kinds)}, but {shown}, which an `end` step gives, may be {either(wrong)}"
+    operand_text = f"{whose}`{clause.text[operand.start : operand.end]}`"
+    wrong = frozenset().union(*(one - kinds for one in all_kinds if one is not None))
+    message = (
+        f"{word} needs {either(kinds)}, but nothing says of what type {operand_text} is, which an `end` step gives"
+    )
+    if None not in all_kinds:
+        message = f"{word} needs {either(kinds)}, but {operand_text}, which an `end` step gives, may be {either(wrong)}"
     return TypeProblem("SW203", message, _HELP, operand.start, operand.end)
 
 
@@ -292,26 +294,30 @@ def _needs(tree: Expression, *, is_condition: bool) -> Iterator[_Need]:
                 yield _on_the_right(node, node.left, node.right)
 
 
-def _on_the_left(node: Compare, operand: Expression, other: Constant) -> _Need:
+def _on_the_left(node: Compare, operand: Expression, constant: Constant) -> _Need:
     """Return what an operator needs of the operand on the left of a constant."""
     match node.operator.removeprefix("not "):
         case "contains":
-            kinds = STRING | ARRAY if isinstance(other.value, str) else ARRAY
-            return _Need(operand, kinds, f"`{node.operator}`", kind_of(other.value) | _NULL)
-        case "in" if isinstance(other.value, tuple):
-            return _Need(operand, _NULL.union(*map(kind_of, other.value)), f"`{node.operator}`")
+            kinds = STRING | ARRAY if isinstance(constant.value, str) else ARRAY
+            return _Need(operand, kinds, f"`{node.operator}`", kind_of(constant.value) | _NULL)
+        case "in" if isinstance(constant.value, tuple):
+            return _Need(operand, _NULL.union(*map(kind_of, constant.value)), f"`{node.operator}`")
         case _:
-            return _Need(operand, ANY if other.value is None else kind_of(other.value) | _NULL, f"`{node.operator}`")
+            return _Need(
+                operand, ANY if constant.value is None else kind_of(constant.value) | _NULL, f"`{node.operator}`"
+            )
 
 
-def _on_the_right(node: Compare, other: Constant, operand: Expression) -> _Need:
+def _on_the_right(node: Compare, constant: Constant, operand: Expression) -> _Need:
     """Return what an operator needs of the operand on the right of a constant."""
     match node.operator.removeprefix("not "):
-        case "contains" if isinstance(other.value, tuple):
-            return _Need(operand, _NULL.union(*map(kind_of, other.value)), f"`{node.operator}`")
+        case "contains" if isinstance(constant.value, tuple):
+            return _Need(operand, _NULL.union(*map(kind_of, constant.value)), f"`{node.operator}`")
         case "contains":
             return _Need(operand, STRING, f"`{node.operator}`")
         case "in":
-            return _Need(operand, ARRAY, f"`{node.operator}`", kind_of(other.value) | _NULL)
+            return _Need(operand, ARRAY, f"`{node.operator}`", kind_of(constant.value) | _NULL)
         case _:
-            return _Need(operand, ANY if other.value is None else kind_of(other.value) | _NULL, f"`{node.operator}`")
+            return _Need(
+                operand, ANY if constant.value is None else kind_of(constant.value) | _NULL, f"`{node.operator}`"
+            )

@@ -117,7 +117,7 @@ class Bounds:
         from stepward.validator.analysis.shortest import ShortestPaths
 
         facts = self.facts
-        paths = ShortestPaths(facts.graph, facts.cost, lambda one: least_items(one, facts.meaning, facts.given_types))
+        paths = ShortestPaths(facts.graph, facts.cost, lambda step: least_items(step, facts.meaning, facts.given_types))
         visits = paths.to_an_ending()
         if visits is None:
             return None

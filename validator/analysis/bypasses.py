@@ -32,12 +32,12 @@ def avoiding_transition(monitor: RuleMonitor, analyses: Analyses, path: Sequence
     if len(path) < 2 or numbers[path[-2].step] in _behind_guards(monitor, analyses):
         return ""
     source, target = path[-2], path[-1].step
-    taken = [
+    candidates = [
         one
         for one in flow.transitions[numbers[source.step]]
         if one.to == numbers[target] and how(one) == source.how and not monitor.may_satisfy(numbers[source.step], one)
     ]
-    return _words(taken[0], source.step, target) if len(taken) == 1 else ""
+    return _words(candidates[0], source.step, target) if len(candidates) == 1 else ""
 
 
 def parting_step(analyses: Analyses, rule: str | None, policy: str | None, path: Sequence[Move]) -> str:
@@ -49,15 +49,15 @@ def parting_step(analyses: Analyses, rule: str | None, policy: str | None, path:
     import networkx
 
     facts = analyses.facts
-    found = (
+    rules = (
         one
         for one, owner in facts.meaning.rules
         if isinstance(one, Requires) and (one.name, owner.policy if owner else None) == (rule, policy)
     )
-    named = next(found, None)
-    if named is None:
+    rule_found = next(rules, None)
+    if rule_found is None:
         return ""
-    monitor = RuleMonitor(analyses, bound(named, facts.meaning, facts.hits))
+    monitor = RuleMonitor(analyses, bound(rule_found, facts.meaning, facts.hits))
     guards = {step for steps in monitor.comes for step in steps}
     before = guards.union(*(networkx.ancestors(facts.graph.digraph, guard) for guard in guards))
     position = facts.flow.position
@@ -81,6 +81,6 @@ def _behind_guards(monitor: RuleMonitor, analyses: Analyses) -> set[int]:
 def _words(transition: Transition, source: str, target: str) -> str:
     if transition.kind == "branch":
         branch = transition.branch
-        what = f"case {branch}" if isinstance(branch, int) else f"branch `{branch}`"
-        return f"{what} of `{source}` goes to `{target}`"
+        name = f"case {branch}" if isinstance(branch, int) else f"branch `{branch}`"
+        return f"{name} of `{source}` goes to `{target}`"
     return f"`{source}` {_VERBS[transition.kind]} to `{target}`" if transition.kind in _VERBS else ""

@@ -50,9 +50,9 @@ def explore_counted(
     counting = _Counting(passable, monitor)
     most = min(most_counted, MAX_COUNTS // counting.size) if counting.size else 0
     if counting.size and not counting.exceeds(most, passable):
-        found = explore(flow, counting, passable, limit=most)
-        if found.is_complete:
-            return found
+        exploration = explore(flow, counting, passable, limit=most)
+        if exploration.is_complete:
+            return exploration
     return explore(flow, monitor, passable, limit=limit)
 
 
@@ -70,8 +70,8 @@ def explore_prompt(flow: Flow, monitor: Monitor, passable: Choice) -> Exploratio
     is_often = any(MAX_COUNTED_ROUNDS < most <= MAX_FOLLOWED_ROUNDS for _, most in _retried(flow))
     if not is_often and not any(own.length is not None for own in counting.stages.values()):
         return None
-    found = explore(flow, counting, passable, limit=min(MAX_COUNTED_PAIRS, MAX_COUNTS // counting.size))
-    return found if found.is_complete else None
+    exploration = explore(flow, counting, passable, limit=min(MAX_COUNTED_PAIRS, MAX_COUNTS // counting.size))
+    return exploration if exploration.is_complete else None
 
 
 class _Slots(NamedTuple):
@@ -118,17 +118,17 @@ class _Counting(Monitor):
         lists = {owner: _cut(one) if self.is_prompt else one for owner, one in lengths.items()}
         items, retried = [flow.layout.bodies[owner].next for owner in lists], dict(_retried(flow))
         most_rounds = MAX_FOLLOWED_ROUNDS if self.is_prompt else MAX_COUNTED_ROUNDS
-        few = [stage for stage, most in retried.items() if most <= most_rounds]
+        rounds = [stage for stage, most in retried.items() if most <= most_rounds]
         listed = [stage for stage in retried if not _is_once(flow, stage)]
         failing = list(_failing_at_once(flow.layout))
         prompt = [stage for stage in failing if self.is_prompt and stage in retried]
-        groups = (self.bounds, items, failing, few, listed, prompt)
+        groups = (self.bounds, items, failing, rounds, listed, prompt)
         counts = [(kind, step) for kind, group in enumerate(groups) for step in group]
         slot = {one: number for number, one in enumerate(counts)}
         stages: dict[int, _Slots] = {}
         for body in flow.layout.bodies.values():
             within, failed = flow.layout.inside(body.owner), -1 if body.failed is None else body.failed
-            own = _Slots(
+            slots = _Slots(
                 tuple(number for number, (_, step) in enumerate(counts) if step in within),
                 slot.get((1, body.next)),
                 lists.get(body.owner, _UNKNOWN),
@@ -139,7 +139,7 @@ class _Counting(Monitor):
                 slot.get((5, failed)),
                 _most_beside(flow, body.owner),
             )
-            stages |= {stage: own for stage in (body.next, body.failed) if stage is not None}
+            stages |= {stage: slots for stage in (body.next, body.failed) if stage is not None}
         return len(counts), {step: slot[0, step] for step in self.bounds}, stages
 
     def exceeds(self, pairs: int, passable: Choice) -> bool:
@@ -158,8 +158,8 @@ class _Counting(Monitor):
             return kind if kind == "missing" else None  # it is not started, but an obligation from before remains
         return kind
 
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
-        return self.monitor.culprits(step, _split(state)[0])
+    def violating_starts(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+        return self.monitor.violating_starts(step, _split(state)[0])
 
     def leave(
         self, step: int, state: State, transition: Transition, call_outcomes: CallOutcomes = NOT_KNOWN
@@ -184,46 +184,46 @@ class _Counting(Monitor):
 
     def _between(self, stage: int, kind: str, counts: Counts) -> Counts | None:
         """Return the counts after a transition between items; None for one that can't be taken."""
-        own, found = self.stages[stage], list(counts)
-        for slot in own.inside:
-            found[slot] = 0
+        slots, after = self.stages[stage], list(counts)
+        for slot in slots.inside:
+            after[slot] = 0
         if stage in self.failed:
-            return self._after_failure(own, kind, counts, found)
+            return self._after_failure(slots, kind, counts, after)
         if kind == "item":
-            assert own.items is not None, "only lists have items"
-            most = (own.length is not None and counts[own.length]) or own.expected.counted
-            is_full = counts[own.items] >= most
-            found[own.items] += not is_full
-            return None if is_full and own.expected.is_whole else tuple(found)
+            assert slots.items is not None, "only lists have items"
+            most = (slots.length is not None and counts[slots.length]) or slots.expected.counted
+            is_full = counts[slots.items] >= most
+            after[slots.items] += not is_full
+            return None if is_full and slots.expected.is_whole else tuple(after)
         # The step ends: not though an item has failed, and not before all items that the list is known to have.
-        least = max(own.expected.least, counts[own.least] if own.least is not None else 0)
-        is_short = own.items is not None and counts[own.items] < least
-        if is_short or (own.has_failed is not None and counts[own.has_failed]):
+        least = max(slots.expected.least, counts[slots.least] if slots.least is not None else 0)
+        is_short = slots.items is not None and counts[slots.items] < least
+        if is_short or (slots.has_failed is not None and counts[slots.has_failed]):
             return None
-        return _begun_anew(own, found)
+        return _begun_anew(slots, after)
 
     @staticmethod
-    def _after_failure(own: _Slots, kind: str, counts: Counts, found: list[int]) -> Counts | None:
+    def _after_failure(slots: _Slots, kind: str, counts: Counts, after: list[int]) -> Counts | None:
         """Return the counts behind a failed item: another item follows, or another attempt, or the step ends."""
         if kind == "item":
-            if own.has_failed is not None:
-                found[own.has_failed] = 1
-            return tuple(found)
+            if slots.has_failed is not None:
+                after[slots.has_failed] = 1
+            return tuple(after)
         is_again = kind == "again"
-        if own.attempts is not None and is_again is (counts[own.attempts] + 1 >= own.most_attempts):
+        if slots.attempts is not None and is_again is (counts[slots.attempts] + 1 >= slots.most_attempts):
             return None
-        _begun_anew(own, found)
-        if own.length is not None and own.items is not None and own.least is not None:
-            taken = counts[own.items]
-            if taken < min(counts[own.least], own.most_beside):
+        _begun_anew(slots, after)
+        if slots.length is not None and slots.items is not None and slots.least is not None:
+            items = counts[slots.items]
+            if items < min(counts[slots.least], slots.most_beside):
                 return None
-            is_whole = is_again and taken < own.most_beside
-            found[own.length] = taken if is_whole else counts[own.length] if is_again else 0
-        if is_again and own.attempts is not None:
-            found[own.attempts] = counts[own.attempts] + 1
-        if is_again and own.least is not None and own.items is not None:
-            found[own.least] = max(counts[own.least], counts[own.items])
-        return tuple(found)
+            is_whole = is_again and items < slots.most_beside
+            after[slots.length] = items if is_whole else counts[slots.length] if is_again else 0
+        if is_again and slots.attempts is not None:
+            after[slots.attempts] = counts[slots.attempts] + 1
+        if is_again and slots.least is not None and slots.items is not None:
+            after[slots.least] = max(counts[slots.least], counts[slots.items])
+        return tuple(after)
 
     @staticmethod
     def _applies(transition: Transition, count: int, bound: int, *, has_route: bool) -> bool:
@@ -236,9 +236,9 @@ class _Counting(Monitor):
         return self.monitor.end(step, _split(state)[0], transition)
 
 
-def _begun_anew(own: _Slots, counts: list[int]) -> Counts:
+def _begun_anew(slots: _Slots, counts: list[int]) -> Counts:
     """Return the counts where the step has ended, or an attempt of it."""
-    for slot in (own.items, own.has_failed, own.attempts, own.least, own.length):
+    for slot in (slots.items, slots.has_failed, slots.attempts, slots.least, slots.length):
         if slot is not None:
             counts[slot] = 0
     return tuple(counts)

@@ -27,9 +27,9 @@ def _immediate(order: list[int], predecessors: Sequence[Sequence[int]]) -> list[
         rank[step] = number
     immediate = [-1] * len(predecessors)
     immediate[0] = 0
-    is_first = again = True
-    while again:
-        again = False
+    is_first = has_changed = True
+    while has_changed:
+        has_changed = False
         for step in reversed(order):
             if step == 0:
                 continue
@@ -38,10 +38,10 @@ def _immediate(order: list[int], predecessors: Sequence[Sequence[int]]) -> list[
                 if immediate[before] >= 0:
                     nearest = before if nearest < 0 else _common(nearest, before, immediate, rank)
                 elif rank[before] >= 0:
-                    again = True  # it comes later in this order, so it closes a loop
+                    has_changed = True  # it comes later in this order, so it closes a loop
             if immediate[step] != nearest:
                 immediate[step] = nearest
-                again |= not is_first
+                has_changed |= not is_first
         is_first = False
     return immediate
 

@@ -98,11 +98,11 @@ class ProgramFacts:
     def body_ends(self) -> dict[int, int]:
         """The steps with bodies by the stages at which they end, or an attempt of them; a branch ends nothing."""
         layout = self.flow.layout
-        found = {fork.join: owner for owner, fork in layout.forks.items()}
+        owners = {fork.join: owner for owner, fork in layout.forks.items()}
         for owner, body in layout.bodies.items():
             stages = (body.next, body.failed) if owner not in layout.forked else ()
-            found |= {stage: owner for stage in stages if stage is not None}
-        return found
+            owners |= {stage: owner for stage in stages if stage is not None}
+        return owners
 
     @cached_property
     def lengths(self) -> dict[int, Length]:
@@ -131,24 +131,24 @@ class ProgramFacts:
             return TypeSpec(type=("string",), enum=call.allowed_outputs)
         return call.returns or TypeSpec(type=("string",))
 
-    def known_fields(self, meant: Resolution) -> list[str]:
+    def known_fields(self, resolution: Resolution) -> list[str]:
         """Return the declared fields of the object that contains the last field of a reference."""
-        typing, found = self.meaning.typing, dict[str, None]()
-        owners = [(source, meant.fields[:-1]) for source in meant.sources]
+        typing, fields = self.meaning.typing, dict[str, None]()
+        owners = [(source, resolution.fields[:-1]) for source in resolution.sources]
         for owner in owners:  # it grows by what is copied
             spec = typing.spec(owner)
             if spec is not None:
-                found |= dict.fromkeys(spec.properties or ())
+                fields |= dict.fromkeys(spec.properties or ())
             elif owner[0].kind in COPIES and len(owners) < MAX_PATHS:
                 owners += [one for one in typing.copied_locations(owner) if one not in owners]
-        return list(found)
+        return list(fields)
 
     def hits(self, selector: AnySelector | AnyGuard) -> list[Match]:
         """Return the steps and sub-steps that a selector matches. Results are cached."""
-        found = self._hits.get(selector)
-        if found is None:
-            found = self._hits[selector] = matches(selector, self.meaning)
-        return found
+        hits = self._hits.get(selector)
+        if hits is None:
+            hits = self._hits[selector] = matches(selector, self.meaning)
+        return hits
 
     def falls_back(self, call: BaseStep) -> bool:
         """Return whether a time-out of the call may end in its fallback: a write that can't be repeated stays in
@@ -160,16 +160,16 @@ class ProgramFacts:
 
     def fits(self, value: object, spec: TypeSpec) -> bool:
         """Return whether an argument certainly has its declared type, if the references in it are defined."""
-        found = list(embedded(value))
-        if not found:
+        references = list(embedded(value))
+        if not references:
             return fits(value, spec)
-        if found[0].path:
+        if references[0].path:
             return False
-        if not found[0].whole:
+        if not references[0].whole:
             return isinstance(value, str) and self.given_types.is_filled_of(value, spec)
         if implies(TypeSpec(), spec):  # an argument of any type
             return True
-        return self.given_types.are_of(self.meaning.names.meaning(found[0].reference.names), spec)
+        return self.given_types.are_of(self.meaning.names.meaning(references[0].reference.names), spec)
 
     @cached_property
     def has_control_flow(self) -> bool:

@@ -127,12 +127,12 @@ class FailureNames:
             return names[:1]
         if step.id in self.read or part.id in self.read:
             return names
-        found: dict[object, str] = {}
+        groups: dict[object, str] = {}
         for name in names:
             cost = self.tries(part, name) if isinstance(part, Call) else 0
             leads = not step.sub_steps or part is step or part.on_error != "skip"  # else the step goes on
-            found.setdefault((self.flow.failure(number, name) if leads else None, cost), name)
-        return tuple(found.values())
+            groups.setdefault((self.flow.failure(number, name) if leads else None, cost), name)
+        return tuple(groups.values())
 
     @cached_property
     def read(self) -> frozenset[str]:
@@ -147,9 +147,14 @@ class FailureNames:
             for reference in all_references(clause.tree)
         ]
         for step in meaning.flow.steps:
-            names += [found.reference.names for one in step.templates for found in embedded(one.value)]
-        found = {meaning.names.locate(one) for one in names}
+            names += [locations.reference.names for one in step.templates for locations in embedded(one.value)]
+        locations = {meaning.names.locate(one) for one in names}
         in_rules = [text for _, text in meaning.whens]
         in_rules += [entry.when or "" for policy in meaning.policies for entry in policy.allow or ()]
-        said = {part for part in meaning.names.outputs if any(f"${part}.error_name" in text for text in in_rules)}
-        return frozenset(one[0][0] for one in found if one is not None and one[0][1:] == ("error_name",)) | said
+        named_in_rules = {
+            part for part in meaning.names.outputs if any(f"${part}.error_name" in text for text in in_rules)
+        }
+        return (
+            frozenset(one[0][0] for one in locations if one is not None and one[0][1:] == ("error_name",))
+            | named_in_rules
+        )

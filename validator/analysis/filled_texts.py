@@ -39,19 +39,22 @@ _ANYTHING: Final = Written(0, None, _ANY)
 _JSON: Final = Written(2, None, _ANY)
 
 
-def filled_type(text: str, given: Callable[[tuple[str, ...]], Iterable[Given]]) -> TypeSpec:
+def filled_type(text: str, values_of: Callable[[tuple[str, ...]], Iterable[Given]]) -> TypeSpec:
     """Return a type that has every text which this one becomes when its references are replaced."""
-    places = [[_only(piece)] if isinstance(piece, str) else _written(given(piece.names)) for piece in parts(text)]
-    if all(one.text is not None for place in places for one in place) and prod(map(len, places)) <= MAX_TEXTS:
-        texts = ("".join(one.text or "" for one in chosen) for chosen in product(*places))
+    pieces = [[_only(piece)] if isinstance(piece, str) else _written(values_of(piece.names)) for piece in parts(text)]
+    if (
+        all(one.text is not None for alternatives in pieces for one in alternatives)
+        and prod(map(len, pieces)) <= MAX_TEXTS
+    ):
+        texts = ("".join(one.text or "" for one in chosen) for chosen in product(*pieces))
         return TypeSpec.model_construct(type=("string",), enum=tuple(dict.fromkeys(texts)))
-    most = [one.longest for place in places for one in place]
-    ends = [max((one.longest or 0 for one in place), default=0) for place in places]
-    patterns = ("|".join(dict.fromkeys(one.pattern for one in place)) for place in places)
+    longest = [one.longest for alternatives in pieces for one in alternatives]
+    ends = [max((one.longest or 0 for one in alternatives), default=0) for alternatives in pieces]
+    patterns = ("|".join(dict.fromkeys(one.pattern for one in alternatives)) for alternatives in pieces)
     return TypeSpec.model_construct(
         type=("string",),
-        min_length=sum(min((one.shortest for one in place), default=0) for place in places),
-        max_length=None if None in most else sum(ends),
+        min_length=sum(min((one.shortest for one in alternatives), default=0) for alternatives in pieces),
+        max_length=None if None in longest else sum(ends),
         pattern=f"^{''.join(f'(?:{one})' for one in patterns)}$",
     )
 
@@ -60,21 +63,21 @@ def _only(text: str) -> Written:
     return Written(len(text), len(text), "".join(f"\\x{{{ord(sign):x}}}" for sign in text), text)
 
 
-def _written(given: Iterable[Given]) -> list[Written]:
-    return list(dict.fromkeys(one for spec in given for one in _of(spec)))
+def _written(values: Iterable[Given]) -> list[Written]:
+    return list(dict.fromkeys(one for spec in values for one in _of(spec)))
 
 
-def _of(given: Given) -> Iterator[Written]:
-    match given:
+def _of(value: Given) -> Iterator[Written]:
+    match value:
         case None:
             yield _ANYTHING
-        case Constant(value=value):
-            yield _of_value(value)
-        case TypeSpec() if given.enum is not None:
-            yield from map(_of_value, given.members())
+        case Constant(value=constant):
+            yield _of_value(constant)
+        case TypeSpec() if value.enum is not None:
+            yield from map(_of_value, value.members())
         case TypeSpec():
-            for word in sorted(given.kinds):
-                yield from _of_kind(given, word)
+            for word in sorted(value.kinds):
+                yield from _of_kind(value, word)
 
 
 def _of_value(value: Any) -> Written:

@@ -30,53 +30,53 @@ class GivenTypes:
     def __init__(self, meaning: Meaning) -> None:
         self._meaning, self._layout = meaning, meaning.flow.layout
 
-    def are_of(self, meant: Resolution | None, spec: TypeSpec) -> bool:
+    def are_of(self, resolution: Resolution | None, spec: TypeSpec) -> bool:
         """Return whether all values of a reference, while it has one, are certainly of a type."""
-        return all(_is_of(given, spec) for given in self.behind(meant))
+        return all(_is_of(given, spec) for given in self.behind(resolution))
 
     def is_filled_of(self, text: str, spec: TypeSpec) -> bool:
         """Return whether a text is certainly of a type when its references are replaced."""
         filled = filled_type(text, lambda names: self.behind(self._meaning.names.meaning(names)))
         return implies(filled if spec.pattern is not None else filled.model_copy(update={"pattern": None}), spec)
 
-    def behind(self, meant: Resolution | None) -> Iterator[Given]:
+    def behind(self, resolution: Resolution | None) -> Iterator[Given]:
         """Yield types and constants that have all values of a reference, while it has one; None for any value."""
-        if meant is None:
+        if resolution is None:
             yield None
         else:
-            yield from self._behind(meant, set())
+            yield from self._behind(resolution, set())
 
-    def _behind(self, meant: Resolution, seen: set[Location]) -> Iterator[Given]:
-        for source in meant.sources:
-            yield from self._of_location((source, meant.fields), seen)
+    def _behind(self, resolution: Resolution, visited: set[Location]) -> Iterator[Given]:
+        for source in resolution.sources:
+            yield from self._of_location((source, resolution.fields), visited)
 
-    def _of_location(self, location: Location, seen: set[Location]) -> Iterator[Given]:
+    def _of_location(self, location: Location, visited: set[Location]) -> Iterator[Given]:
         """Yield what gives a location its values; names that copy one another add no values."""
         source, fields = location
         stated = self._meaning.typing.spec(location)
-        if stated is not None or location in seen:
+        if stated is not None or location in visited:
             yield from () if stated is None else (stated,)
             return
         if len(fields) > DEEPEST:
             yield None
             return
-        seen.add(location)
+        visited.add(location)
         if source.kind == "item":
             listed = self._meaning.typing.copied(source)
-            yield from [None] if listed is None else self._behind(_below(listed, fields), seen)
+            yield from [None] if listed is None else self._behind(_below(listed, fields), visited)
             return
         trees = list(self.trees(source, fields))
         if not trees:
             yield None
         for tree, inner in trees:
-            yield from self._of_tree(tree, inner, seen)
+            yield from self._of_tree(tree, inner, visited)
 
-    def _of_tree(self, tree: Expression, fields: tuple[str, ...], seen: set[Location]) -> Iterator[Given]:
+    def _of_tree(self, tree: Expression, fields: tuple[str, ...], visited: set[Location]) -> Iterator[Given]:
         for leaf in leaves(tree, fields):
             match leaf.tree:
                 case Reference(names=names) if not leaf.fields:
-                    meant = self._meaning.names.meaning(names)
-                    yield from [None] if meant is None else self._behind(meant, seen)
+                    resolution = self._meaning.names.meaning(names)
+                    yield from [None] if resolution is None else self._behind(resolution, visited)
                 case Constant() as constant if not leaf.fields:
                     yield constant
                 case None:
@@ -122,18 +122,18 @@ class GivenTypes:
                 yield step
 
 
-def _below(meant: Resolution, fields: tuple[str, ...]) -> Resolution:
-    return meant._replace(fields=(*meant.fields, *fields))
+def _below(resolution: Resolution, fields: tuple[str, ...]) -> Resolution:
+    return resolution._replace(fields=(*resolution.fields, *fields))
 
 
-def _is_of(given: Given, spec: TypeSpec) -> bool:
+def _is_of(value: Given, spec: TypeSpec) -> bool:
     """Return whether all values of a type, or a constant, are of another type."""
-    match given:
+    match value:
         case None:
             return False
-        case Constant(value=value):
-            return fits(value, spec)
+        case Constant(value=constant):
+            return fits(constant, spec)
         case TypeSpec():
-            return implies(given, spec)
+            return implies(value, spec)
         case _:
-            assert_never(given)
+            assert_never(value)

@@ -104,20 +104,24 @@ class StepGraph:
             return self.loops_without(taken_out)
         graph = self.digraph.subgraph(number for number in self.digraph if number not in taken_out).copy()
         graph.remove_edges_from(
-            [(a, b) for a, b, held in graph.edges(data="transitions") if all(one.kind in _BETWEEN for one in held)]
+            [
+                (a, b)
+                for a, b, transitions in graph.edges(data="transitions")
+                if all(one.kind in _BETWEEN for one in transitions)
+            ]
         )
-        found = [list(part) for part in networkx.strongly_connected_components(graph)]
-        return sorted(sorted(part) for part in found if len(part) > 1 or graph.has_edge(part[0], part[0]))
+        components = [list(part) for part in networkx.strongly_connected_components(graph)]
+        return sorted(sorted(part) for part in components if len(part) > 1 or graph.has_edge(part[0], part[0]))
 
     @cached_property
     def in_written_loop(self) -> frozenset[int]:
         """The steps that are part of some loop of steps of one list, or in the body of a step that is."""
         layout = self.flow.layout
-        found = {step for loop in self.written_loops for step in loop}
+        in_loop = {step for loop in self.written_loops for step in loop}
         return frozenset(
             number
             for number in range(len(self.flow.steps))
-            if number in found or not found.isdisjoint(layout.owners_of(number))
+            if number in in_loop or not in_loop.isdisjoint(layout.owners_of(number))
         )
 
     def leads_out(self, loop: list[int]) -> bool:

@@ -94,20 +94,20 @@ class HeaviestRun:
 
     def _items(self) -> dict[int, int]:
         """Return how many items of each for_each step a run can start, where that is bounded."""
-        layout, found = self.flow.layout, dict[int, int]()
+        layout, items = self.flow.layout, dict[int, int]()
         for owner in sorted(layout.bodies):  # an outer one comes before those in its body
             outer, most = layout.owner(owner), self.most_items(owner)
             around = self.graph.reachable if outer is None else self.graph.reachable.intersection(layout.inside(outer))
-            times = 1 if outer is None else found.get(outer)
+            times = 1 if outer is None else items.get(outer)
             if most is None or times is None or self._repeats(owner, around):
                 continue
-            found[owner] = times * self._rounds(owner) * most
-        return found
+            items[owner] = times * self._rounds(owner) * most
+        return items
 
     def _repeats(self, step: int, around: Iterable[int]) -> bool:
         """Return whether a step is in a loop of the steps around it."""
-        found = next((one for one in self.graph.components(around) if step in one), None)
-        return found is not None and self.graph.is_loop(found)
+        component = next((one for one in self.graph.components(around) if step in one), None)
+        return component is not None and self.graph.is_loop(component)
 
     def _rounds(self, owner: int) -> int:
         step = self.flow.steps[owner]
@@ -154,8 +154,8 @@ class HeaviestRun:
     def _cuts(self, components: list[tuple[int, ...]], bounded: Mapping[int, tuple[int, ...]]) -> list[Cut]:
         """Cut components, given by number, at some of their steps. One pass cuts all, because one alone takes as
         long."""
-        taken = {step for steps in bounded.values() for step in steps}
-        left = {step: number for number in bounded for step in components[number] if step not in taken}
+        removed = {step for steps in bounded.values() for step in steps}
+        left = {step: number for number in bounded for step in components[number] if step not in removed}
         groups: dict[int, list[tuple[int, ...]]] = {number: [] for number in bounded}
         for group in self.graph.components(left):
             groups[left[group[0]]].append(tuple(group))
@@ -211,8 +211,8 @@ class HeaviestRun:
         else:
             passes = [ahead([self.passed[step]]) for step in cut.bounded if step in self.passed]
             rounds = _rounds_of_one(*starts[0], passes) if len(starts) == 1 else _rounds_of_all(starts, passes)
-        found = {step: max(away[step], back[step] + rounds if back[step] != _NEVER else 0) for step in away}
-        return found | dict.fromkeys(cut.bounded, rounds)
+        weight_of = {step: max(away[step], back[step] + rounds if back[step] != _NEVER else 0) for step in away}
+        return weight_of | dict.fromkeys(cut.bounded, rounds)
 
     # -- starts ----------------------------------------------------------------------------------------------------
 
@@ -222,9 +222,9 @@ class HeaviestRun:
         result: list[int | None] = [int(number in self.graph.reachable) for number in range(len(self.flow.steps))]
         for part in self.parts:
             if isinstance(part, Loop):
-                found = [self._starts(cut, part) for cut in part.cuts]
+                all_starts = [self._starts(cut, part) for cut in part.cuts]
                 for step in part.steps:
-                    most = min(starts[step] for starts in found)
+                    most = min(starts[step] for starts in all_starts)
                     result[step] = min(most, self.visits.get(step, most))
         for step, most_of_items in self._once_in_each_item():
             result[step] = min(result[step] or 0, most_of_items)

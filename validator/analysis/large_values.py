@@ -65,38 +65,42 @@ class LargeValues:
 
     # -- the most bytes of a value -------------------------------------------------------------------------------------
 
-    def _bytes(self, tree: Expression, seen: frozenset[Location]) -> int | None:
+    def _bytes(self, tree: Expression, visited: frozenset[Location]) -> int | None:
         """Return the most bytes of what an expression gives, None without a bound."""
         match tree:
             case Constant(value=value):
                 return _written(value)
             case Reference(names=names):
-                return self._of(self._meaning.names.meaning(names), seen)
+                return self._of(self._meaning.names.meaning(names), visited)
             case Built(names=names, parts=parts, base=base):
                 whole = (*parts, *(() if base is None else (base,)))
-                return _sum((sum(len(name) + 3 for name in names), *(self._bytes(one, seen) for one in whole)))
+                return _sum((sum(len(name) + 3 for name in names), *(self._bytes(one, visited) for one in whole)))
             case Template(parts=parts):
-                return _sum(self._bytes(one, seen) for one in parts)
+                return _sum(self._bytes(one, visited) for one in parts)
             case Arithmetic(first=first, rest=rest) if not self._is_scalar(tree, set()):
-                return _sum(self._bytes(one, seen) for one in (first, *(operand for _, operand in rest)))
+                return _sum(self._bytes(one, visited) for one in (first, *(operand for _, operand in rest)))
             case _:
                 return OF_SCALAR if self._is_scalar(tree, set()) else None
 
-    def _of(self, meant: Resolution | None, seen: frozenset[Location]) -> int | None:
-        sizes = [self._at((source, meant.fields), seen) for source in meant.sources] if meant is not None else [None]
+    def _of(self, resolution: Resolution | None, visited: frozenset[Location]) -> int | None:
+        sizes = (
+            [self._at((source, resolution.fields), visited) for source in resolution.sources]
+            if resolution is not None
+            else [None]
+        )
         return _most(sizes)
 
-    def _at(self, location: Location, seen: frozenset[Location]) -> int | None:
+    def _at(self, location: Location, visited: frozenset[Location]) -> int | None:
         if self._is_scalar_at(location, set()):
             return OF_SCALAR
         stated = self._meaning.typing.spec(location)
-        if stated is not None or location in seen or len(location[1]) > DEEPEST:
+        if stated is not None or location in visited or len(location[1]) > DEEPEST:
             return None if stated is None else bytes_of(stated)
         source, fields = location
         if (listed := self._listed(source)) is not None:
-            return self._of(listed._replace(fields=(*listed.fields, *fields)), seen | {location})
-        found = self._leaves(source, fields)
-        return _most(self._of_leaf(leaf, seen | {location}) for leaf in found) if found else None
+            return self._of(listed._replace(fields=(*listed.fields, *fields)), visited | {location})
+        leaves = self._leaves(source, fields)
+        return _most(self._of_leaf(leaf, visited | {location}) for leaf in leaves) if leaves else None
 
     def _listed(self, source: Source) -> Resolution | None:
         """Return the items of the list that an item is one of; None for a list that is written down, and no item."""
@@ -114,46 +118,46 @@ class LargeValues:
             trees = [(Constant(0, 0, step.carry[source.name]), fields)]
         return [leaf for tree, inner in trees for leaf in leaves(tree, inner)]
 
-    def _of_leaf(self, leaf: Leaf, seen: frozenset[Location]) -> int | None:
+    def _of_leaf(self, leaf: Leaf, visited: frozenset[Location]) -> int | None:
         """Return the most bytes of what a variable has got: of a copy or a constant; what is computed has no bound."""
         if leaf.tree is None:
             return 0
         is_given = isinstance(leaf.tree, Reference | Constant) and not leaf.fields
-        return self._bytes(leaf.tree, seen) if is_given else None
+        return self._bytes(leaf.tree, visited) if is_given else None
 
     # -- numbers, truth values and null --------------------------------------------------------------------------------
 
-    def _is_scalar(self, tree: Expression, seen: set[Location]) -> bool:
+    def _is_scalar(self, tree: Expression, visited: set[Location]) -> bool:
         match tree:
             case Constant(value=value):
                 return value is None or isinstance(value, bool) or not isinstance(value, str | list | tuple | dict)
             case Reference(names=names):
-                meant = self._meaning.names.meaning(names)
-                return meant is not None and all(
-                    self._is_scalar_at((source, meant.fields), seen) for source in meant.sources
+                resolution = self._meaning.names.meaning(names)
+                return resolution is not None and all(
+                    self._is_scalar_at((source, resolution.fields), visited) for source in resolution.sources
                 )
             case Built() | Template():
                 return False
             case Arithmetic(first=first, rest=rest):  # `+` takes two of a kind
                 is_sum = all(sign == "+" for sign, _ in rest)
-                return not is_sum or any(self._is_scalar(one, seen) for one in (first, *(one for _, one in rest)))
+                return not is_sum or any(self._is_scalar(one, visited) for one in (first, *(one for _, one in rest)))
             case _:
                 return result_kinds(tree) <= _SCALARS
 
-    def _is_scalar_at(self, location: Location, seen: set[Location]) -> bool:
+    def _is_scalar_at(self, location: Location, visited: set[Location]) -> bool:
         """Return whether all values at a location are scalars; names that copy one another add no values."""
         stated = self._meaning.typing.spec(location)
-        if stated is not None or location in seen:
+        if stated is not None or location in visited:
             return stated is None or frozenset(stated.kinds) <= _SCALARS
         source, fields = location
         if len(fields) > DEEPEST:
             return False
-        seen.add(location)
+        visited.add(location)
         if (listed := self._listed(source)) is not None:
-            return all(self._is_scalar_at((one, (*listed.fields, *fields)), seen) for one in listed.sources)
-        found = self._leaves(source, fields)
-        return bool(found) and all(
-            leaf.tree is None or (not leaf.fields and self._is_scalar(leaf.tree, seen)) for leaf in found
+            return all(self._is_scalar_at((one, (*listed.fields, *fields)), visited) for one in listed.sources)
+        leaves = self._leaves(source, fields)
+        return bool(leaves) and all(
+            leaf.tree is None or (not leaf.fields and self._is_scalar(leaf.tree, visited)) for leaf in leaves
         )
 
 
@@ -204,10 +208,10 @@ _SHORT: Final = TypeSpec(type=("string",), maxLength=_LONGEST)
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:
-    found = list(sizes)
-    return None if None in found else sum(one for one in found if one is not None)
+    known = list(sizes)
+    return None if None in known else sum(one for one in known if one is not None)
 
 
 def _most(sizes: Iterable[int | None]) -> int | None:
-    found = list(sizes)
-    return None if None in found else max((one for one in found if one is not None), default=0)
+    known = list(sizes)
+    return None if None in known else max((one for one in known if one is not None), default=0)

@@ -32,15 +32,15 @@ class Length(NamedTuple):
 
 def lengths(meaning: Meaning, types: GivenTypes) -> dict[int, Length]:
     """Return what is known of the items of each for_each step, by its position."""
-    found: dict[int, Length] = {}
+    known: dict[int, Length] = {}
     for number in meaning.flow.layout.bodies:
         step = meaning.flow.steps[number]
         if isinstance(step, ForEachStep) and not step.is_once:
             most = _most(step)
             is_few = most is not None and most <= MAX_COUNTED_ITEMS
             counted = most if is_few and most is not None else 1
-            found[number] = Length(min(_least(step, meaning, types, counted), counted), counted, is_few)
-    return found
+            known[number] = Length(min(_least(step, meaning, types, counted), counted), counted, is_few)
+    return known
 
 
 def _most(step: ForEachStep) -> int | None:
@@ -52,26 +52,26 @@ def _most(step: ForEachStep) -> int | None:
 def _least(step: ForEachStep, meaning: Meaning, types: GivenTypes, counted: int) -> int:
     if isinstance(step.items, tuple):
         return len(step.items)
-    meant = _meant(step, meaning)
-    return next((one for one in range(counted, 0, -1) if types.are_of(meant, _of_length(one))), 0)
+    resolution = _meant(step, meaning)
+    return next((one for one in range(counted, 0, -1) if types.are_of(resolution, _of_length(one))), 0)
 
 
-def least_items(number: int, meaning: Meaning, types: GivenTypes, seen: frozenset[int] = frozenset()) -> int:
+def least_items(number: int, meaning: Meaning, types: GivenTypes, visited: frozenset[int] = frozenset()) -> int:
     """Return how many items a for_each step certainly has if it does not fail before them; 0 for other bodies."""
     step = meaning.flow.steps[number]
-    if not isinstance(step, ForEachStep) or step.is_once or number in seen:
+    if not isinstance(step, ForEachStep) or step.is_once or number in visited:
         return 0
     if isinstance(step.items, tuple):
         return len(step.items)
-    meant = _meant(step, meaning)
-    if meant is not None and not meant.fields:
-        outputs = {one.step for one in meant.sources if one.kind == "output"}
+    resolution = _meant(step, meaning)
+    if resolution is not None and not resolution.fields:
+        outputs = {one.step for one in resolution.sources if one.kind == "output"}
         lists = [one for one in meaning.flow.layout.bodies if one in outputs]
-        if len(lists) == len(meant.sources):  # the output of each has an entry for each item
-            return min(least_items(one, meaning, types, seen | {number}) for one in lists)
-    if not types.are_of(meant, _of_length(1)):
+        if len(lists) == len(resolution.sources):  # the output of each has an entry for each item
+            return min(least_items(one, meaning, types, visited | {number}) for one in lists)
+    if not types.are_of(resolution, _of_length(1)):
         return 0
-    return bisect_left(range(MAX_LEAST), True, key=lambda size: not types.are_of(meant, _of_length(size))) - 1
+    return bisect_left(range(MAX_LEAST), True, key=lambda size: not types.are_of(resolution, _of_length(size))) - 1
 
 
 def _meant(step: ForEachStep, meaning: Meaning) -> Resolution | None:

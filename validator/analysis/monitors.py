@@ -54,18 +54,20 @@ def some_succeed(
     order = order_of(whole) if isinstance(whole, ParallelStep) else None
     if transition.kind == "success" and isinstance(whole, ParallelStep) and order is not None:
         # What a part that is not skipped depends on had an output, or the step had failed.
-        kept = (sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip")
-        needed = frozenset().union(*(order.before[sub] for sub in kept))
+        required = (sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip")
+        needed = frozenset().union(*(order.before[sub] for sub in required))
         if any(hit.sub in needed and _never_falls_back(hit) for hit in hits):
             return (True,)
-    may = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
+    candidates = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
     if transition.kind == "failed" and isinstance(whole, ParallelStep):
         # A part that is not skipped has failed. The matched part did not succeed if only itself, or one that it depends
         # on, can be that one.
         failing = {sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"}
         before = {} if order is None else dict(enumerate(order.before))
-        may = [hit for hit in may if hit.sub is None or failing - {hit.sub} - before.get(hit.sub, frozenset())]
-    return (True, False) if may else (False,)
+        candidates = [
+            hit for hit in candidates if hit.sub is None or failing - {hit.sub} - before.get(hit.sub, frozenset())
+        ]
+    return (True, False) if candidates else (False,)
 
 
 def some_start(
@@ -130,7 +132,7 @@ class _Start(NamedTuple):
     """A part whose start matters to a rule, with the numbers of the rule's selectors that match it."""
 
     hit: Match
-    which: Sequence[int]
+    selectors: Sequence[int]
 
 
 class RuleMonitor(Monitor):
@@ -139,16 +141,16 @@ class RuleMonitor(Monitor):
     `doubtless` restricts paths to certain starts, as in a search for violations.
     """
 
-    def __init__(self, analyses: Analyses, found: Bound, *, doubtless: bool = False, owner: int | None = None) -> None:
+    def __init__(self, analyses: Analyses, rule: Bound, *, doubtless: bool = False, owner: int | None = None) -> None:
         body = None if owner is None else analyses.facts.flow.layout.bodies[owner]
         stages = () if body is None else (body.next, body.failed)
         self.renewing = frozenset(stage for stage in stages if stage is not None)
         """The stages at which a rule of a body begins anew: each item is a frame of its own."""
         self.facts, self.analyses = analyses.facts, analyses
-        self.automaton, self.doubtless, self.stale_by = found.automaton, doubtless, found.stale_by
-        self.stale_parts, self.orders = found.stale_parts, analyses.facts.meaning.orders
-        self.starts = [by_step(hits) for hits in found.starts]
-        self.comes = [by_step(self._at_ends(without_ineffective_fallbacks(hits, analyses))) for hits in found.comes]
+        self.automaton, self.doubtless, self.stale_by = rule.automaton, doubtless, rule.stale_by
+        self.stale_parts, self.orders = rule.stale_parts, analyses.facts.meaning.orders
+        self.starts = [by_step(hits) for hits in rule.starts]
+        self.comes = [by_step(self._at_ends(without_ineffective_fallbacks(hits, analyses))) for hits in rule.comes]
         self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
         asks_ends = self.automaton.counts("SUCCESS", "declared")
         self.asks_ends = asks_ends and owner is None
@@ -170,12 +172,12 @@ class RuleMonitor(Monitor):
             yield hit._replace(step=last)
 
     def _starting(self, step: int) -> list[_Start]:
-        found: dict[int | None, _Start] = {}
+        starts: dict[int | None, _Start] = {}
         for number, hits in enumerate(self.starts):
             for hit in hits.get(step, ()):
-                which = found[hit.sub].which if hit.sub in found else ()
-                found[hit.sub] = _Start(hit, (*which, number))
-        return list(found.values())
+                selectors = starts[hit.sub].selectors if hit.sub in starts else ()
+                starts[hit.sub] = _Start(hit, (*selectors, number))
+        return list(starts.values())
 
     def _is_performed_again(self, hit: Match) -> bool:
         """Whether retries perform the part again. Attempts of an idempotent tool share one key, and are one
@@ -207,17 +209,17 @@ class RuleMonitor(Monitor):
             return kind
         return "retried" if any(self._breaks_again(state, one) for one in starting) else None
 
-    def _breaks_again(self, state: State, one: _Start) -> bool:
+    def _breaks_again(self, state: State, start: _Start) -> bool:
         """Whether retries of a part break the rule."""
-        return self._objection(state, [one, one]) is not None and self._is_performed_again(one.hit)
+        return self._objection(state, [start, start]) is not None and self._is_performed_again(start.hit)
 
     def _objection(self, state: State, starts: Iterable[_Start]) -> str | None:
         """Return why parts must not start in this state one after another, or None."""
-        for one in starts:
-            kind = self.automaton.objection(self._within(state, one.hit), one.which)
+        for start in starts:
+            kind = self.automaton.objection(self._within(state, start.hit), start.selectors)
             if kind is not None:
                 return kind
-            state = self.automaton.started(state, one.which)
+            state = self.automaton.started(state, start.selectors)
         return None
 
     def _within(self, state: State, hit: Match) -> State:
@@ -229,25 +231,25 @@ class RuleMonitor(Monitor):
         if order is None or hit.sub is None or not self.automaton.comes:
             return state
         before = order.before[hit.sub]
-        came = [
+        succeeded = [
             number
-            for number, found in enumerate(self.comes)
-            if any(one.sub in before and _never_falls_back(one) for one in found.get(hit.step, ()))
+            for number, matches_of in enumerate(self.comes)
+            if any(one.sub in before and _never_falls_back(one) for one in matches_of.get(hit.step, ()))
         ]
         stale = [
             number for number, parts in enumerate(self.stale_parts) if any((hit.step, one) in parts for one in before)
         ]
-        return cast(State, self.automaton.left(state, came, stale))
+        return cast(State, self.automaton.left(state, succeeded, stale))
 
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+    def violating_starts(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
         starting = self.starting.get(step, [])
         alone = [one for one in starting if self._objection(state, [one])]
         others = [one for one in starting if one not in alone]
         pairs = [pair for pair in combinations(others, 2) if self._objection(state, pair)]
         # Where two parts can't start together, retries of one may break the rule.
-        again = [one for one in others if self._breaks_again(state, one)]
-        found = [*((one,) for one in alone), *pairs, *((one,) for one in again)]
-        return [tuple(one.hit.sub for one in starts) for starts in found] or ((),)
+        repeated = [one for one in others if self._breaks_again(state, one)]
+        alternatives = [*((one,) for one in alone), *pairs, *((one,) for one in repeated)]
+        return [tuple(one.hit.sub for one in starts) for starts in alternatives] or ((),)
 
     def _may_run_out(self, step: int) -> bool:
         """Whether an exhausted budget may prevent the start of a step.
@@ -278,7 +280,7 @@ class RuleMonitor(Monitor):
             stale = self._stale(step, transition)
             states = [
                 automaton.left(one, came, stale)
-                for came in self._came(step, transition, call_outcomes)
+                for came in self._satisfied(step, transition, call_outcomes)
                 for one in states
             ]
         return states if len(states) == 1 else dict.fromkeys(states)
@@ -299,13 +301,13 @@ class RuleMonitor(Monitor):
 
     def may_satisfy(self, step: int, transition: Transition) -> bool:
         """Return whether some guard may be satisfied by a transition out of a step."""
-        return any(self._came(step, transition, NOT_KNOWN))
+        return any(self._satisfied(step, transition, NOT_KNOWN))
 
-    def _came(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
+    def _satisfied(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
         """Yield the guards that may have been satisfied, given the transition: one combination at a time."""
         may: dict[int, tuple[bool, ...]] = {}
-        for number, found in enumerate(self.comes):
-            hits = found.get(step)
+        for number, hits_of in enumerate(self.comes):
+            hits = hits_of.get(step)
             if hits:
                 branch = awaited(self.automaton.comes[number], hits[0])
                 is_taken = (transition.branch == branch,)
@@ -326,8 +328,8 @@ class RuleMonitor(Monitor):
             started = some_start(behind, transition, call_outcomes, self.analyses) if behind else (False,)
             if started != (True,) and not (self.doubtless and True in started):
                 may.append((hit, started))
-        found = some_succeed([hit for hit, _ in may], transition, whole, call_outcomes) if may else (False,)
-        return (True, False) if found == (True,) and not any(started == (False,) for _, started in may) else found
+        outcomes = some_succeed([hit for hit, _ in may], transition, whole, call_outcomes) if may else (False,)
+        return (True, False) if outcomes == (True,) and not any(started == (False,) for _, started in may) else outcomes
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
         assert transition.ending is not None
@@ -376,6 +378,6 @@ class UndefinedMonitor(Monitor):
         call_outcomes: CallOutcomes = NOT_KNOWN,  # noqa: ARG002
     ) -> Iterable[State]:
         effect = self.analyses.assignment.effect(step, transition)
-        if any(name[: len(self.key)] == self.key for name in effect.given):
+        if any(name[: len(self.key)] == self.key for name in effect.defined):
             return (1,)
-        return (0 if self.key in effect.gone else state,)
+        return (0 if self.key in effect.undefined else state,)

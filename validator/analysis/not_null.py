@@ -50,56 +50,56 @@ class NotNull:
 
     def at(self, number: int, names: Iterable[Names]) -> frozenset[Names]:
         """Return the names among `names` that may be null by their types and certainly are not where a step begins."""
-        found = ((name, self._states.get(name)) for name in names)
-        return frozenset(name for name, known in found if known is not None and (known[0][number] or 0) & known[1])
+        states = ((name, self._states.get(name)) for name in names)
+        return frozenset(name for name, known in states if known is not None and (known[0][number] or 0) & known[1])
 
     @cached_property
     def _states(self) -> dict[Names, tuple[list[int | None], int]]:
         """For each nullable reference: the states of its data-flow pass, and its bit in them."""
         readings = self.assignment.readings
-        keys = list(dict.fromkeys(one.reference.names for one in readings if self._is_nullable(one.meant)))
-        found: dict[Names, tuple[list[int | None], int]] = {}
+        keys = list(dict.fromkeys(one.reference.names for one in readings if self._is_nullable(one.resolution)))
+        by_name: dict[Names, tuple[list[int | None], int]] = {}
         for start in range(0, len(keys), NAMES_AT_ONCE):
             batch = keys[start : start + NAMES_AT_ONCE]
             states = self.assignment.states(batch, self._effect)
-            found.update((key, (states, 1 << bit)) for bit, key in enumerate(batch))
-        return found
+            by_name.update((key, (states, 1 << bit)) for bit, key in enumerate(batch))
+        return by_name
 
-    def _is_nullable(self, meant: Resolution | None) -> bool:
-        if meant is None:
+    def _is_nullable(self, resolution: Resolution | None) -> bool:
+        if resolution is None:
             return False
-        view = self.typing.view(meant)
+        view = self.typing.view(resolution)
         if view.is_known:
             return "null" in view.kinds and len(view.kinds) > 1
-        return any(kinds is None or "null" in kinds for kinds in self.facts.given_by_bodies.kinds_given(meant))
+        return any(kinds is None or "null" in kinds for kinds in self.facts.given_by_bodies.kinds_given(resolution))
 
     def _effect(self, number: int, transition: Transition) -> Effect:
         """Return the references that are certainly not null after a transition, and those that may be null again."""
         step = self.facts.flow.steps[number]
-        gone = frozenset(assigned_names(step))
-        given: frozenset[Names] = frozenset()
+        maybe_null = frozenset(assigned_names(step))
+        not_null: frozenset[Names] = frozenset()
         match step:
             case ConditionStep():
-                given = self.assignment.branch_facts(number, step, transition).not_null
+                not_null = self.assignment.branch_facts(number, step, transition).not_null
             case SetStep():
-                gone = lost_by_set(self.facts.meaning, number)
+                maybe_null = lost_by_set(self.facts.meaning, number)
                 if transition.kind == "success":
-                    given = frozenset(self._assigned(number, step))
+                    not_null = frozenset(self._assigned(number, step))
             case ParallelStep() if step.branches:
                 pass
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
                 if transition.kind in ("success", "fallback"):
-                    given = frozenset(self._given(step, transition))
+                    not_null = frozenset(self._given(step, transition))
             case ForEachStep():
-                gone |= frozenset(own_names(step))
+                maybe_null |= frozenset(own_names(step))
             case Stage() if (joined := self.facts.bodies.joined(number)) is not None:
-                gone |= frozenset(assigned_names(joined))
+                maybe_null |= frozenset(assigned_names(joined))
             case Stage():
                 body = self.facts.bodies.of_stages[number]
                 whole = self.facts.bodies.step_of(number)
                 carried = frozenset((name,) for name in whole.carry)
-                lost = carried if transition.kind not in ("item", "success") else frozenset[Names]()
-                gone |= self.facts.bodies.locals(body.owner) | own_names(whole) | lost
+                cleared = carried if transition.kind not in ("item", "success") else frozenset[Names]()
+                maybe_null |= self.facts.bodies.locals(body.owner) | own_names(whole) | cleared
             case WaitStep() | EndStep():
                 pass
             case _:
@@ -107,9 +107,9 @@ class NotNull:
         ending = transition.ending
         owner = self.facts.bodies.reverts(number, ending.status if ending is not None else None)
         if owner is not None:  # the carried variables have the values from before the item
-            gone |= frozenset((name,) for name in self.facts.bodies.each(owner).carry)
-            given -= gone
-        return Effect(given, gone)
+            maybe_null |= frozenset((name,) for name in self.facts.bodies.each(owner).carry)
+            not_null -= maybe_null
+        return Effect(not_null, maybe_null)
 
     def _assigned(self, number: int, step: SetStep) -> Iterator[Names]:
         trees = {clause.name: clause.tree for clause in self.facts.meaning.clauses_of.get(number, ())}

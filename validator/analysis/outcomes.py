@@ -114,9 +114,9 @@ def _once_words(rule: AtMostOnce, kind: str, step: str) -> tuple[str, str, str]:
     return "SW404", f"`{step}` can be performed a second time in one run", "let a run reach it only once"
 
 
-def _followed_words(rule: FollowedBy, step: str, what: str, noun: str) -> tuple[str, str, str]:
+def _followed_words(rule: FollowedBy, step: str, subject: str, noun: str) -> tuple[str, str, str]:
     first, then = rule.followed_by.first.text(), rule.followed_by.then.text()
-    message = f"{what} can end at `{step}` after {first} succeeded and {then} never started"
+    message = f"{subject} can end at `{step}` after {first} succeeded and {then} never started"
     if rule.already:
         message = f"the run can end at `{step}`, and {then} has not started since {first} succeeded, here or in a run "
         message += "before this one"
@@ -142,13 +142,13 @@ def _exclusive_words(rule: Exclusive, step: str) -> tuple[str, str, str]:
 
 
 def _requires_words(rule: Requires, kind: str, step: str) -> tuple[str, str, str]:
-    wanted = requirement_text(rule.requires)
+    requirement = requirement_text(rule.requires)
     if kind == "bypassed":
-        help = f"route every path to `{step}` through {wanted}, or around `{step}`"
+        help = f"route every path to `{step}` through {requirement}, or around `{step}`"
         if any(_is_itself(rule, one) for one in guards(rule.requires)):
             help += f"; {rule.protects.text()} is what the rule protects, and does not come before itself"
-        return "SW401", f"`{step}` can start without {wanted}", help
-    message = f"`{step}` can start although {wanted} is stale: a variable that it reads was assigned since"
+        return "SW401", f"`{step}` can start without {requirement}", help
+    message = f"`{step}` can start although {requirement} is stale: a variable that it reads was assigned since"
     if rule.already:
         message += ", or an input has another value than in the run before"
         return "SW402", message, f"check again before `{step}`"
@@ -172,7 +172,7 @@ def unconfirmed(outcome: Outcome) -> Outcome:
 
 
 def not_judged(
-    what: str, origin: Origin, evidence: Evidence, help: str, place: Place | None = None, step: str | None = None
+    subject: str, origin: Origin, evidence: Evidence, help: str, place: Place | None = None, step: str | None = None
 ) -> Outcome:
     """Return the outcome of a property that is unknown because its check did not finish.
 
@@ -180,7 +180,7 @@ def not_judged(
     """
     if place is None:
         place = origin.place if origin.policy is None else Place(("name",), key=True)
-    message = f"{what} is not proved: {evidence.reason}"
+    message = f"{subject} is not proved: {evidence.reason}"
     return Outcome("SW408", message, help, place, step, origin.labels, evidence, origin.tag)
 
 
@@ -189,5 +189,5 @@ def allowed_near(facts: ProgramFacts, policy: Policy | None, number: int) -> str
     known = facts.meaning.manifest
     allowed = {entry.tool for entry in (policy.allow if policy else None) or () if entry.tool in known}
     called = {call.tool for _, call in facts.flow.steps[number].calls if isinstance(call, ToolCall)} - allowed
-    near = {only_near(tool, allowed) for tool in called} - {None}
-    return f", such as `{near.pop()}`" if len(near) == 1 else ""
+    similar = {only_near(tool, allowed) for tool in called} - {None}
+    return f", such as `{similar.pop()}`" if len(similar) == 1 else ""

@@ -39,10 +39,10 @@ class Passed(NamedTuple):
     is_text: bool = False
 
     @property
-    def meant(self) -> Resolution:
+    def resolution(self) -> Resolution:
         """What the reference resolves to."""
-        assert self.reading.meant is not None
-        return self.reading.meant
+        assert self.reading.resolution is not None
+        return self.reading.resolution
 
 
 class Passing:
@@ -78,18 +78,22 @@ class Passing:
 
     def sources(self, step: int) -> set[Source]:
         """Return the sources of all that a step reads, also through `set` steps and bodies."""
-        found: set[Location] = set()
-        waiting = [one.meant for one in self._assignment.readings_of.get(step, ())]
+        locations: set[Location] = set()
+        waiting = [one.resolution for one in self._assignment.readings_of.get(step, ())]
         while waiting:
-            meant = waiting.pop()
-            new = {(one, meant.fields) for one in meant.sources} - found if meant is not None else set()
-            found |= new
+            resolution = waiting.pop()
+            new = (
+                {(one, resolution.fields) for one in resolution.sources} - locations
+                if resolution is not None
+                else set()
+            )
+            locations |= new
             for source, fields in new:
                 if source.kind == "set":
                     readings = self._assignment.readings_of.get(source.step or 0, ())
-                    waiting += [one.meant for one in readings if one.path == source.path and one.is_in(fields)]
-                waiting += [one.meant for one in self.into(source, fields)]
-        return {source for source, _ in found}
+                    waiting += [one.resolution for one in readings if one.path == source.path and one.is_in(fields)]
+                waiting += [one.resolution for one in self.into(source, fields)]
+        return {source for source, _ in locations}
 
     def _given(self, owner: int, fields: Fields) -> Iterator[Passed]:
         """Yield what a body gives: by its `end` steps, or by the call of `do`."""
@@ -103,45 +107,45 @@ class Passing:
         names = (id, _OUTPUT, *fields)
         body = self._layout.bodies[owner]
         reference = Reference(0, 0, names)
-        meant = self._assignment.names.meaning(names)
-        return Passed(Reading(body.next, None, self._layout.path(owner), reference, meant, Facts()))
+        resolution = self._assignment.names.meaning(names)
+        return Passed(Reading(body.next, None, self._layout.path(owner), reference, resolution, Facts()))
 
     def _written(self, number: int, field: str, fields: Fields) -> Iterator[Passed]:
         """Yield the references that give a written value its value at some fields."""
         path = (*self._layout.path(number), field)
         for reading in self._assignment.readings_of.get(number, ()):
-            if reading.meant is None or reading.path[: len(path)] != path:
+            if reading.resolution is None or reading.path[: len(path)] != path:
                 continue
             text = getattr(self._layout.steps[number], field)
             for key in reading.path[len(path) :]:
                 text = text[key]
-            own = tuple(f"[{key}]" if isinstance(key, int) else str(key) for key in reading.path[len(path) :])
-            below, is_text = fields[len(own) :], lone_reference(text) is None
-            if _meet(own, fields) and not (below and is_text):
+            own_path = tuple(f"[{key}]" if isinstance(key, int) else str(key) for key in reading.path[len(path) :])
+            below, is_text = fields[len(own_path) :], lone_reference(text) is None
+            if _meet(own_path, fields) and not (below and is_text):
                 yield Passed(_below(reading, below), is_text)
 
     @cached_property
     def _ends(self) -> dict[int, list[int]]:
         """The steps that end each body with success."""
-        found: dict[int, list[int]] = {}
+        ends: dict[int, list[int]] = {}
         for number, step in enumerate(self._layout.steps):
             owner = self._layout.owner(number)
             if owner is not None and isinstance(step, EndStep) and step.outcome == "success":
-                found.setdefault(owner, []).append(number)
-        return found
+                ends.setdefault(owner, []).append(number)
+        return ends
 
 
-def _meet(own: Fields, asked: Fields) -> bool:
+def _meet(left: Fields, right: Fields) -> bool:
     """Return whether one path leads to, or into, what another one leads to."""
-    return all(one == other or ITEMS in (one, other) for one, other in zip(own, asked, strict=False))
+    return all(first == second or ITEMS in (first, second) for first, second in zip(left, right, strict=False))
 
 
 def _below(reading: Reading, fields: Fields) -> Reading:
-    assert reading.meant is not None
-    whole, meant = reading.reference, reading.meant
+    assert reading.resolution is not None
+    whole, resolution = reading.reference, reading.resolution
     if not fields:
         return reading
     return reading._replace(
         reference=Reference(whole.start, whole.end, (*whole.names, *fields)),
-        meant=meant._replace(fields=(*meant.fields, *fields)),
+        resolution=resolution._replace(fields=(*resolution.fields, *fields)),
     )

@@ -69,7 +69,7 @@ class Monitor:
         """Return the kind of violation if the step starts in this state, or None."""
         return None
 
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
+    def violating_starts(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:  # noqa: ARG002
         """Return the alternatives that make `enter` report: each is a set of parts of the step that start together."""
         return ((),)
 
@@ -103,23 +103,23 @@ class Choice:
         self,
         flow: Flow,
         passes: Callable[[int, Transition], bool],
-        asked: Iterable[int],
+        checked: Iterable[int],
         lengths: Mapping[int, Length],
     ) -> None:
         self.flow = flow
         self.passes = passes
-        self._asked = asked
+        self._checked = checked
         self.lengths = lengths
 
     @cached_property
     def following(self) -> Mapping[int, Sequence[int]] | Sequence[Sequence[int]]:
         """The steps that may follow each step by these transitions."""
-        found = list(self.flow.successors)
-        for number in self._asked:
+        targets = list(self.flow.successors)
+        for number in self._checked:
             transitions = self.flow.transitions[number]
             passed = (one.to for one in transitions if one.to >= 0 and self.passes(number, one))
-            found[number] = tuple(dict.fromkeys(passed))
-        return found
+            targets[number] = tuple(dict.fromkeys(passed))
+        return targets
 
 
 class Inside(Choice):
@@ -143,16 +143,16 @@ class Inside(Choice):
 class Bad:
     """A violation that the search found: its kind, its step, and the path to it."""
 
-    def __init__(self, kind: str, step: int, found: Exploration, number: int, last: Transition | None) -> None:
+    def __init__(self, kind: str, step: int, exploration: Exploration, number: int, last: Transition | None) -> None:
         self.kind = kind
         self.step = step
-        self._found = found
+        self._exploration = exploration
         self._end = number, last
 
     @cached_property
     def path(self) -> tuple[Move, ...]:
         """The moves from the entry to the violation. Computed on demand, since most are never used."""
-        return tuple(self._found.moves(*self._end))[::-1]
+        return tuple(self._exploration.moves(*self._end))[::-1]
 
 
 class Exploration:
@@ -175,7 +175,7 @@ class Exploration:
         self.out: list[Sequence[int]] = []
         self.marks: list[tuple[int, str, Transition | None]] = []
         self._numbers: dict[State, dict[int, int]] = {}
-        self._alike: list[dict[int, int]] = []
+        self._known_pairs: list[dict[int, int]] = []
         """For each pair, the pairs of its state by their step."""
 
     @property
@@ -191,12 +191,12 @@ class Exploration:
     @cached_property
     def bad(self) -> dict[tuple[str, int], Bad]:
         """The first violation of each kind at each step."""
-        found: dict[tuple[str, int], Bad] = {}
+        first: dict[tuple[str, int], Bad] = {}
         for number, kind, transition in self.marks:
             step = self.steps[number]
-            if (kind, step) not in found:
-                found[kind, step] = Bad(kind, step, self, number, transition)
-        return found
+            if (kind, step) not in first:
+                first[kind, step] = Bad(kind, step, self, number, transition)
+        return first
 
     @cached_property
     def before(self) -> list[list[int]]:
@@ -258,8 +258,8 @@ class Exploration:
             if is_watched[step]:
                 self.out.append(self._expand(number, step, state))
             else:  # the state stays; one that counts visits is long, so it is not looked for again
-                alike = self._alike[number]
-                self.out.append([self._number(target, state, alike) for target in following[step]])
+                known = self._known_pairs[number]
+                self.out.append([self._number(target, state, known) for target in following[step]])
         self.is_complete = True
 
     @cached_property
@@ -286,7 +286,7 @@ class Exploration:
         kind = monitor.enter(step, state)
         if kind is not None:
             self.marks.append((number, kind, None))
-        found: dict[int, None] = {}
+        successors: dict[int, None] = {}
         for transition in self.flow.transitions[step]:
             if (transition.to == END and not monitor.asks_ends) or not self.passable.passes(step, transition):
                 continue
@@ -296,23 +296,23 @@ class Exploration:
                     if kind is not None:
                         self.marks.append((number, kind, transition))
                 if transition.to >= 0:
-                    found[self._visit(transition.to, after)] = None
-        return list(found)
+                    successors[self._visit(transition.to, after)] = None
+        return list(successors)
 
     def _visit(self, step: int, state: State) -> int:
-        alike = self._numbers.get(state)
-        if alike is None:
-            alike = self._numbers[state] = {}
-        return self._number(step, state, alike)
+        known = self._numbers.get(state)
+        if known is None:
+            known = self._numbers[state] = {}
+        return self._number(step, state, known)
 
-    def _number(self, step: int, state: State, alike: dict[int, int]) -> int:
-        """Return the number of a pair; one that is new gets the next. `alike` are the known pairs of its state."""
-        pair = alike.get(step)
+    def _number(self, step: int, state: State, known: dict[int, int]) -> int:
+        """Return the number of a pair; one that is new gets the next. `known` are the known pairs of its state."""
+        pair = known.get(step)
         if pair is None:
-            pair = alike[step] = len(self.steps)
+            pair = known[step] = len(self.steps)
             self.steps.append(step)
             self.states.append(state)
-            self._alike.append(alike)
+            self._known_pairs.append(known)
         return pair
 
 
@@ -321,9 +321,9 @@ def explore(flow: Flow, monitor: Monitor, passable: Choice, *, limit: int = MAX_
 
     If `bad` is empty, no path of such transitions violates the monitor's property.
     """
-    found = Exploration(flow, monitor, passable)
-    found.search(limit)
-    return found
+    exploration = Exploration(flow, monitor, passable)
+    exploration.search(limit)
+    return exploration
 
 
 def clear_at_home(flow: Flow, monitor: Monitor, passable: Choice) -> int | None:
@@ -334,9 +334,9 @@ def clear_at_home(flow: Flow, monitor: Monitor, passable: Choice) -> int | None:
     home = monitor.home
     if home is None:
         return None
-    found = Exploration(flow, monitor, Inside(passable, home))
-    found.search(MAX_PAIRS, (home.first, home.next, *([home.failed] if home.failed is not None else [])))
-    return found.pairs if found.is_complete and not found.marks else None
+    exploration = Exploration(flow, monitor, Inside(passable, home))
+    exploration.search(MAX_PAIRS, (home.first, home.next, *([home.failed] if home.failed is not None else [])))
+    return exploration.pairs if exploration.is_complete and not exploration.marks else None
 
 
 def how(transition: Transition) -> str:

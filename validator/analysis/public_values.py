@@ -49,21 +49,23 @@ class PublicValues:
             elif isinstance(step, InvokeStep):
                 yield from step.declared.values()
 
-    def _is_public(self, meant: Resolution | None, seen: set[tuple[Source, tuple[str, ...]]]) -> bool:
+    def _is_public(self, resolution: Resolution | None, visited: set[tuple[Source, tuple[str, ...]]]) -> bool:
         """Return whether all that gives a reference values is public; names that copy one another add nothing."""
-        return meant is not None and all(self._gives(source, meant.fields, seen) for source in meant.sources)
+        return resolution is not None and all(
+            self._gives(source, resolution.fields, visited) for source in resolution.sources
+        )
 
-    def _gives(self, source: Source, fields: tuple[str, ...], seen: set[tuple[Source, tuple[str, ...]]]) -> bool:
-        if (source, fields) in seen:
+    def _gives(self, source: Source, fields: tuple[str, ...], visited: set[tuple[Source, tuple[str, ...]]]) -> bool:
+        if (source, fields) in visited:
             return True
-        seen.add((source, fields))
+        visited.add((source, fields))
         match source.kind:
             case "input":
                 return not _is_marked((self._meaning.program.inputs or {}).get(source.name), fields)
             case "output":
                 return not fields and self._is_never_sealed(source)
             case "set" | "item":
-                return self._is_made_public(source, seen)
+                return self._is_made_public(source, visited)
             case _:
                 return source.kind != "errors"  # texts of errors are redacted
 
@@ -76,7 +78,7 @@ class PublicValues:
         part = step if step is None or source.sub is None else step.sub_steps[source.sub]
         return isinstance(part, LlmCall | ToolCall) and (spec.enum is not None or spec.kinds <= _NEVER_SEALED)
 
-    def _is_made_public(self, source: Source, seen: set[tuple[Source, tuple[str, ...]]]) -> bool:
+    def _is_made_public(self, source: Source, visited: set[tuple[Source, tuple[str, ...]]]) -> bool:
         """Return whether what the program assigns, or lists as items, is made of public values alone."""
         assert source.step is not None
         step = self._steps[source.step]
@@ -91,7 +93,7 @@ class PublicValues:
             if any(one.tree is None for one in clauses):
                 return False
             read = [found.names for one in clauses if one.tree is not None for found in all_references(one.tree)]
-        return all(self._is_public(self._meaning.names.meaning(names), seen) for names in read)
+        return all(self._is_public(self._meaning.names.meaning(names), visited) for names in read)
 
 
 def _is_marked(spec: TypeSpec | None, fields: tuple[str, ...]) -> bool:
@@ -100,6 +102,6 @@ def _is_marked(spec: TypeSpec | None, fields: tuple[str, ...]) -> bool:
         if spec is None or spec.sensitive:
             return spec is not None
         rest = spec.additional_properties
-        other = rest if isinstance(rest, TypeSpec) else None
-        spec = spec.items if index_of(name) is not None else (spec.properties or {}).get(name, other)
+        additional = rest if isinstance(rest, TypeSpec) else None
+        spec = spec.items if index_of(name) is not None else (spec.properties or {}).get(name, additional)
     return spec is not None and is_sensitive(spec)

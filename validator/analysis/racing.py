@@ -16,15 +16,15 @@ IsPaying = Callable[[int], bool]
 """Whether a Q starts at a position."""
 
 
-def is_ordered(fork: Fork, one: int, other: int) -> bool:
+def is_ordered(fork: Fork, left: int, right: int) -> bool:
     """Return whether two branches, by their indices, are one, or one comes before the other."""
-    return one == other or one in fork.before[other] or other in fork.before[one]
+    return left == right or left in fork.before[right] or right in fork.before[left]
 
 
 def beside(layout: Layout, fork: Fork, index: int) -> Iterator[int]:
     """Yield the first steps of the branches that can start whenever a branch has, and have no order with it."""
-    for other, start in enumerate(fork.branches):
-        if not is_ordered(fork, index, other) and fork.before[other] <= fork.before[index]:
+    for number, start in enumerate(fork.branches):
+        if not is_ordered(fork, index, number) and fork.before[number] <= fork.before[index]:
             yield layout.bodies[start].first
 
 
@@ -33,8 +33,8 @@ def behind(layout: Layout, fork: Fork, index: int) -> Iterator[int]:
 
     What has no order with that branch may have succeeded by then.
     """
-    for other, start in enumerate(fork.branches):
-        if index in fork.before[other] and not any(index in fork.before[one] for one in fork.before[other]):
+    for number, start in enumerate(fork.branches):
+        if index in fork.before[number] and not any(index in fork.before[one] for one in fork.before[number]):
             yield layout.bodies[start].first
 
 
@@ -53,7 +53,7 @@ def exposed(layout: Layout, is_paying: IsPaying) -> dict[int, int]:
     The stages behind a branch are among them if the other one comes later in the layout. A run for the report has the
     branches in this order, and the step is the next one there.
     """
-    found: dict[int, int] = {}
+    rival_at: dict[int, int] = {}
     for fork in layout.forks.values():
         for index, start in enumerate(fork.branches):
             body = layout.bodies[start]
@@ -61,9 +61,9 @@ def exposed(layout: Layout, is_paying: IsPaying) -> dict[int, int]:
                 if is_paying(rival):
                     continue
                 stages = (body.next, body.failed) if rival > body.next else ()
-                places = (*layout.inside(start), *(one for one in stages if one is not None))
-                found = {**dict.fromkeys(places, rival), **found}
-    return found
+                positions = (*layout.inside(start), *(one for one in stages if one is not None))
+                rival_at = {**dict.fromkeys(positions, rival), **rival_at}
+    return rival_at
 
 
 def is_decided(flow: Flow, step: int, is_paying: IsPaying) -> bool:
@@ -83,7 +83,7 @@ def is_decided(flow: Flow, step: int, is_paying: IsPaying) -> bool:
 def rivals(layout: Layout, is_paying: IsPaying) -> dict[int, dict[int, int]]:
     """Return, for the first step of a branch, the branches before it behind which a step that is no Q can start at
     once: their indices, each with such a step."""
-    found: dict[int, dict[int, int]] = {}
+    by_start: dict[int, dict[int, int]] = {}
     for fork in layout.forks.values():
         known = {
             index: one
@@ -92,5 +92,7 @@ def rivals(layout: Layout, is_paying: IsPaying) -> dict[int, dict[int, int]]:
             if not is_paying(one)
         }
         for index, start in enumerate(fork.branches):
-            found[layout.bodies[start].first] = {one: known[one] for one in sorted(fork.before[index]) if one in known}
-    return found
+            by_start[layout.bodies[start].first] = {
+                one: known[one] for one in sorted(fork.before[index]) if one in known
+            }
+    return by_start

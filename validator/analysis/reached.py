@@ -10,11 +10,11 @@ N = TypeVar("N", bound=Hashable)
 
 def reached(starts: Iterable[N], following: Callable[[N], Iterable[N]]) -> dict[N, None]:
     """Return what some nodes lead to, themselves included, in the order in which a search finds it."""
-    found = dict.fromkeys(starts)
-    pending = list(found)
+    visited = dict.fromkeys(starts)
+    pending = list(visited)
     while pending:
         for target in following(pending.pop()):
-            if target not in found:
-                found[target] = None
+            if target not in visited:
+                visited[target] = None
                 pending.append(target)
-    return found
+    return visited

@@ -23,7 +23,7 @@ class Reading(NamedTuple):
     sub: int | None
     path: Path
     reference: Reference
-    meant: Resolution | None
+    resolution: Resolution | None
     known: Facts
     clause: Clause | None = None
 
@@ -42,9 +42,9 @@ class Reading(NamedTuple):
 class PossiblyUndefined(NamedTuple):
     """A use of a value that may be undefined: `key` is the variable, or the field that may be absent.
 
-    `is_told` says whether it is to be reported.
+    `is_reported` says whether it is to be reported.
     """
 
     reading: Reading
     key: Names
-    is_told: bool
+    is_reported: bool

@@ -15,21 +15,26 @@ _FAILED: Final = ("fail", "times out", "skipped", "fallback")
 
 
 def repeat_words(
-    facts: ProgramFacts, origin: Origin, owner: int | None, number: int, path: Sequence[Move], alike: Collection[str]
+    facts: ProgramFacts,
+    origin: Origin,
+    owner: int | None,
+    number: int,
+    path: Sequence[Move],
+    rule_steps: Collection[str],
 ) -> tuple[str, str]:
     """Return the message and the help for a step that performs again what was performed on a path, itself or another.
 
-    `alike` are the ids of the steps that the rule is about, `owner` the step in whose body it counts.
+    `rule_steps` are the ids of the steps that the rule is about, `owner` the step in whose body it counts.
     """
     step = facts.flow.steps[number].id
-    before = next((move for move in path[:-1] if move.step in alike), None)
-    other = before.step if before is not None and before.step != step else ""
+    before = next((move for move in path[:-1] if move.step in rule_steps), None)
+    earlier = before.step if before is not None and before.step != step else ""
     # The machine counts a call from its start: nobody knows what one that failed has done.
     has_failed = before is not None and before.how.startswith(_FAILED)
-    if other:
+    if earlier:
         done = "may have done, although it failed" if has_failed else "has done"
-        message = f"`{step}` can repeat in one run what `{other}` {done}"
-        return message, f"keep only one of `{other}` and `{step}` on this path"
+        message = f"`{step}` can repeat in one run what `{earlier}` {done}"
+        return message, f"keep only one of `{earlier}` and `{step}` on this path"
     message = f"`{step}` can be performed a second time in one run"
     message += ", and the first may have been done, although it failed" if has_failed else ""
     return message, _help(facts, origin, owner, number)

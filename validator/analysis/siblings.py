@@ -36,7 +36,7 @@ Levels = tuple[int, ...]
 class _Slots:
     """Where the state of the monitor holds the memories of one fork: numbers of memories, the present one aside.
 
-    `forked` is that where the branches part, `gathered` the joint one of the branches that have ended, and `kept` are
+    `forked` is that where the branches part, `gathered` the joint one of the branches that have ended, and `needed` are
     those of the branches on which others depend, by their indices.
     """
 
@@ -44,7 +44,7 @@ class _Slots:
         self.fork = fork
         self.forked, self.gathered = first, first + 1
         needed = sorted(frozenset().union(*fork.before))
-        self.kept = {index: first + 2 + number for number, index in enumerate(needed)}
+        self.needed = {index: first + 2 + number for number, index in enumerate(needed)}
         self.end = first + 2 + len(needed)
 
 
@@ -81,10 +81,12 @@ class SiblingMonitor(Monitor):
         self.items: dict[int, _Items] = {}
         for position in sorted(layout.beside):
             body, own_items = layout.bodies[position], _Items(self.count, self.count + 1)
-            self.items |= {place: own_items for place in (position, body.next, body.failed) if place is not None}
+            self.items |= {step: own_items for step in (position, body.next, body.failed) if step is not None}
             self.count += 2
-        own = self.starts.keys() | self.branches.keys() | self.stages.keys() | self.joins.keys() | self.items.keys()
-        self.watched = None if inner.watched is None else own | set(inner.watched)
+        own_steps = (
+            self.starts.keys() | self.branches.keys() | self.stages.keys() | self.joins.keys() | self.items.keys()
+        )
+        self.watched = None if inner.watched is None else own_steps | set(inner.watched)
 
     def _read(self, state: State, number: int = 0) -> Levels:
         assert isinstance(state, tuple)
@@ -116,9 +118,9 @@ class GuardMonitor(SiblingMonitor):
         """Return the kind of violation if the step starts in this state, or None."""
         return self.inner.enter(step, self._read(state))
 
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+    def violating_starts(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
         """Return the alternatives that make `enter` report."""
-        return self.inner.culprits(step, self._read(state))
+        return self.inner.violating_starts(step, self._read(state))
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:
         """Return the kind of violation if the run ends by this transition in this state, or None."""
@@ -130,19 +132,19 @@ class GuardMonitor(SiblingMonitor):
         """Return the states that are possible after this transition of the step."""
         if step in self.branches:
             slots, index = self.branches[step]
-            earlier = [self._read(state, slots.kept[one]) for one in sorted(slots.fork.before[index])]
+            earlier = [self._read(state, slots.needed[one]) for one in sorted(slots.fork.before[index])]
             return (self._written(state, {0: most(self._read(state, slots.forked), *earlier)}),)
         if step in self.joins:
             slots = self.joins[step]
             gathered = self._read(state, slots.gathered)
-            forgotten = dict.fromkeys(range(slots.forked, slots.end), self.blank)
-            found = self.inner.leave(step, gathered, transition, call_outcomes)
-            return [self._written(state, {**forgotten, 0: one}) for one in _levels(found)]
+            cleared = dict.fromkeys(range(slots.forked, slots.end), self.blank)
+            states = self.inner.leave(step, gathered, transition, call_outcomes)
+            return [self._written(state, {**cleared, 0: one}) for one in _levels(states)]
         if step in self.items and isinstance(self.layout.steps[step], Stage):
             return self._between_items(step, state, transition)
-        found = self.inner.leave(step, self._read(state), transition, call_outcomes)
+        states = self.inner.leave(step, self._read(state), transition, call_outcomes)
         return [
-            self._written(state, {0: one, **self._gathered(step, state, transition, one)}) for one in _levels(found)
+            self._written(state, {0: one, **self._gathered(step, state, transition, one)}) for one in _levels(states)
         ]
 
     def _between_items(self, step: int, state: State, transition: Transition) -> list[State]:
@@ -150,13 +152,13 @@ class GuardMonitor(SiblingMonitor):
         items = self.items[step]
         gathered = most(self._read(state, items.gathered), self._read(state))
         if transition.kind == "item":
-            found = self.inner.leave(step, self._read(state, items.forked), transition)
-            return [self._written(state, {0: one, items.gathered: gathered}) for one in _levels(found)]
-        found = self.inner.leave(step, gathered, transition)
+            states = self.inner.leave(step, self._read(state, items.forked), transition)
+            return [self._written(state, {0: one, items.gathered: gathered}) for one in _levels(states)]
+        states = self.inner.leave(step, gathered, transition)
         if transition.kind == "again":  # what an attempt did is before the next one
-            return [self._written(state, {0: one, **dict.fromkeys(items, one)}) for one in _levels(found)]
-        forgotten = dict.fromkeys(items, self.blank)
-        return [self._written(state, {**forgotten, 0: one}) for one in _levels(found)]
+            return [self._written(state, {0: one, **dict.fromkeys(items, one)}) for one in _levels(states)]
+        cleared = dict.fromkeys(items, self.blank)
+        return [self._written(state, {**cleared, 0: one}) for one in _levels(states)]
 
     def _gathered(self, step: int, state: State, transition: Transition, after: Levels) -> dict[int, Levels]:
         """Return what changes beside the present memory: where branches part, and where one has ended."""
@@ -168,14 +170,14 @@ class GuardMonitor(SiblingMonitor):
         if step in self.stages:
             slots, index = self.stages[step]
             known = {slots.gathered: most(self._read(state, slots.gathered), after)}
-            return known | ({slots.kept[index]: after} if index in slots.kept else {})
+            return known | ({slots.needed[index]: after} if index in slots.needed else {})
         return {}
 
 
-def _levels(found: Iterable[State]) -> Iterable[Levels]:
-    for one in found:
-        assert isinstance(one, tuple)
-        yield one
+def _levels(states: Iterable[State]) -> Iterable[Levels]:
+    for state in states:
+        assert isinstance(state, tuple)
+        yield state
 
 
 def most(*memories: Sequence[int]) -> Levels:
@@ -218,11 +220,11 @@ class DebtMonitor(SiblingMonitor):
         if owner is None:
             return None
         slots = self.branches[owner][0]
-        return next((one for index, one in self.rivals[step].items() if state[slots.kept[index]]), None)
+        return next((one for index, one in self.rivals[step].items() if state[slots.needed[index]]), None)
 
-    def culprits(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
+    def violating_starts(self, step: int, state: State) -> Iterable[tuple[int | None, ...]]:
         """Return the alternatives that make `enter` report."""
-        return self.inner.culprits(step, self._owed(state))
+        return self.inner.violating_starts(step, self._owed(state))
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:
         """Return the kind of violation if the run ends by this transition in this state, or None."""
@@ -241,15 +243,15 @@ class DebtMonitor(SiblingMonitor):
         if step in self.inner.renewing:  # what one item owes, nobody pays behind it
             return (self.start(),)
         debts = self._brought_together(step, state, transition)
-        found: dict[State, None] = {}
+        states: dict[State, None] = {}
         for did in self.inner.leave(step, IDLE, transition, call_outcomes):
             after = list(debts)
             if did in (PAID, OWED_AGAIN):
-                for place in self.paid_at(step):
-                    after[place] = 0
+                for memory in self.paid_at(step):
+                    after[memory] = 0
             after[0] |= did in (OWED_HERE, OWED_AGAIN)
-            found[self._parted(step, after, transition)] = None
-        return found
+            states[self._parted(step, after, transition)] = None
+        return states
 
     def paid_at(self, step: int) -> tuple[int, ...]:
         """Return the numbers of the memories whose debts a Q at a step pays."""
@@ -257,35 +259,35 @@ class DebtMonitor(SiblingMonitor):
 
     @cached_property
     def _paid(self) -> dict[int, tuple[int, ...]]:
-        found: dict[int, tuple[int, ...]] = {}
+        paid: dict[int, tuple[int, ...]] = {}
         for step in frozenset().union(*self.inner.starts):
-            places = [0]
+            memories = [0]
             for owner in self.layout.owners_of(step):
                 if owner in self.branches:
                     slots, index = self.branches[owner]
-                    places += [slots.forked, *(slots.kept[one] for one in slots.fork.before[index])]
+                    memories += [slots.forked, *(slots.needed[one] for one in slots.fork.before[index])]
                 elif owner in self.items:
-                    places.append(self.items[owner].forked)
-            found[step] = tuple(places)
-        return found
+                    memories.append(self.items[owner].forked)
+            paid[step] = tuple(memories)
+        return paid
 
     def _brought_together(self, step: int, debts: Levels, transition: Transition) -> list[int]:
         """Return the debts where a branch or an item has ended, or all of them."""
-        after, places = list(debts), [0]
+        after, memories = list(debts), [0]
         is_behind = isinstance(self.layout.steps[step], Stage)
         if step in self.stages:
             slots, index = self.stages[step]
-            places.append(slots.kept.get(index, slots.gathered))
+            memories.append(slots.needed.get(index, slots.gathered))
         elif step in self.joins:
             slots = self.joins[step]
-            places = [*range(slots.forked, slots.end), 0]
+            memories = [*range(slots.forked, slots.end), 0]
         elif step in self.items and is_behind:
             items = self.items[step]
-            places = [0, items.gathered] if transition.kind == "item" else [*items, 0]
-        owed = any(after[place] for place in places)
-        for place in places:
-            after[place] = 0
-        after[places[-1]] = int(owed)
+            memories = [0, items.gathered] if transition.kind == "item" else [*items, 0]
+        is_owed = any(after[memory] for memory in memories)
+        for memory in memories:
+            after[memory] = 0
+        after[memories[-1]] = int(is_owed)
         return after
 
     def _parted(self, step: int, after: list[int], transition: Transition) -> Levels:
@@ -300,11 +302,11 @@ class DebtMonitor(SiblingMonitor):
 
 def hits_in(facts: ProgramFacts, selector: AnySelector | AnyGuard, owner: int | None) -> list[Match]:
     """Return the parts that a selector matches, in the body of the step at `owner` if there is one."""
-    found = facts.hits(selector)
+    hits = facts.hits(selector)
     if owner is None:
-        return found
+        return hits
     inside = facts.flow.layout.inside(owner)
-    return [hit for hit in found if hit.step in inside]
+    return [hit for hit in hits if hit.step in inside]
 
 
 def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False, owner: int | None = None) -> Monitor:
@@ -312,8 +314,8 @@ def monitor_of(rule: AnyRule, analyses: Analyses, *, doubtless: bool = False, ow
 
     `owner` is the position of the step in whose body the rule stands.
     """
-    found = bound(rule, analyses.facts.meaning, partial(hits_in, analyses.facts, owner=owner))
-    monitor = RuleMonitor(analyses, found, doubtless=doubtless, owner=owner)
+    bound_rule = bound(rule, analyses.facts.meaning, partial(hits_in, analyses.facts, owner=owner))
+    monitor = RuleMonitor(analyses, bound_rule, doubtless=doubtless, owner=owner)
     layout = analyses.facts.flow.layout
     if layout.has_siblings and isinstance(rule, Requires):
         return GuardMonitor(monitor, layout)

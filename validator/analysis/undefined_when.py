@@ -19,20 +19,20 @@ Names = tuple[str, ...]
 def roots_read(facts: ProgramFacts, tree: Expression) -> Iterator[Names]:
     """Yield the variables and outputs that a condition reads for certain; an input is always defined."""
     for names in sorted(certain_reads(tree)):
-        meant = facts.meaning.names.meaning(names)
-        if names[0] != "args" and meant is not None and not any(one.kind == "input" for one in meant.sources):
-            yield names[: len(names) - len(meant.fields)]
+        resolution = facts.meaning.names.meaning(names)
+        if names[0] != "args" and resolution is not None and not any(one.kind == "input" for one in resolution.sources):
+            yield names[: len(names) - len(resolution.fields)]
 
 
-def with_undefined(analyses: Analyses, found: Outcome, tree: Expression, step: int, when: str) -> Outcome:
+def with_undefined(analyses: Analyses, broken: Outcome, tree: Expression, step: int, when: str) -> Outcome:
     """Return a violation of a `when` at a step; where a path may leave a name undefined that it reads, it says so."""
     for root in roots_read(analyses.facts, tree):
         monitor = UndefinedMonitor(analyses, root, [step])
         if explore_counted(analyses.facts.flow, monitor, analyses.transitions.possible).bad:
             name = "$" + written(root)
-            message = found.message.replace(f"`{when}` holds", f"`{when}` holds, or `{name}` is undefined")
+            message = broken.message.replace(f"`{when}` holds", f"`{when}` holds, or `{name}` is undefined")
             help = (
-                f"{found.help}; or, if the rule is about a `{name}` that is there, start it with `defined({name}) and`"
+                f"{broken.help}; or, if the rule is about a `{name}` that is there, start it with `defined({name}) and`"
             )
-            return found._replace(message=message, help=help)
-    return found
+            return broken._replace(message=message, help=help)
+    return broken

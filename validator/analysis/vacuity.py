@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 
 from stepward.validator.analysis.facts import ProgramFacts
-from stepward.validator.analysis.left_open import ending_in
 from stepward.validator.analysis.outcomes import Origin, Outcome
 from stepward.validator.analysis.siblings import hits_in
+from stepward.validator.analysis.unknown_reasons import ending_in
 from stepward.vm.language.guardrails import (
     AnyGuard,
     AnyRule,
@@ -118,8 +118,8 @@ def _idle_ends(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> Iterato
     match rule:
         case Requires():
             for name in (one.text() for one in guards(rule.requires) if _is_end(facts, one)):
-                what = f"asks for {name}, which is an `end` step: nothing comes after it"
-                yield what, "name the branch that leads to it, or a step before it"
+                message = f"asks for {name}, which is an `end` step: nothing comes after it"
+                yield message, "name the branch that leads to it, or a step before it"
         case FollowedBy():
             name = rule.followed_by.first.text()
             if _is_end(facts, rule.followed_by.first):
@@ -135,8 +135,8 @@ def _idle_ends(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> Iterato
         case Exclusive():
             left, right = rule.exclusive
             if left != right and all(_is_end(facts, one, owner) for one in rule.exclusive):
-                what = f"has no effect: {left.text()} and {right.text()} are `end` steps, so only one of them comes"
-                yield what, "remove the guardrail, or name a step before one of them"
+                message = f"has no effect: {left.text()} and {right.text()} are `end` steps, so only one of them comes"
+                yield message, "remove the guardrail, or name a step before one of them"
         case Never():
             pass
         case _:

@@ -17,17 +17,6 @@ from stepward.validator.analysis.arguments import Inexpressible, at_start, unkno
 from stepward.validator.analysis.bypasses import avoiding_transition
 from stepward.validator.analysis.constants import constant_text, constant_value
 from stepward.validator.analysis.counting import explore_counted
-from stepward.validator.analysis.left_open import (
-    as_seen,
-    ending_in,
-    follows_beside,
-    is_unseen,
-    left_open,
-    reads_sibling,
-    rival_help,
-    rival_of,
-    unseen_words,
-)
 from stepward.validator.analysis.monitors import RuleMonitor, UndefinedMonitor, never
 from stepward.validator.analysis.outcomes import (
     ALLOW_LIST,
@@ -45,10 +34,21 @@ from stepward.validator.analysis.refused import with_refusal
 from stepward.validator.analysis.repeats import repeat_words
 from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.undefined_when import roots_read, with_undefined
+from stepward.validator.analysis.unknown_reasons import (
+    as_seen,
+    ending_in,
+    follows_beside,
+    is_unseen,
+    reads_sibling,
+    rival_help,
+    rival_of,
+    unknown_reason,
+    unseen_words,
+)
 from stepward.validator.analysis.vacuity import is_explained, vacuous
 from stepward.validator.engine.proofs import Proofs
 from stepward.validator.findings import Evidence, Property, Verdict
-from stepward.validator.reasons import LeftOpen
+from stepward.validator.reasons import UnknownReason
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.facts import certain_reads
 from stepward.vm.expressions.fields import written
@@ -122,7 +122,7 @@ def _isolated(
     """Return the verdict on a property; unknown where its judgement fails."""
     started, part = perf_counter(), what + origin.of_policy
 
-    def broken(why: LeftOpen) -> Found:
+    def broken(why: UnknownReason) -> Found:
         evidence = Evidence(LAYER, reason=why.reason)
         return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, why.help, place, asked.step)]
 
@@ -175,10 +175,10 @@ class _Judge:
 
     def judged(self) -> Found:
         """Judge a rule of the program, of a body or of a policy."""
-        why = left_open(self.facts, self.rule, self.owner)
+        why = unknown_reason(self.facts, self.rule, self.owner)
         if why is not None:
             # Only a proof is missing: one path on which siblings come one after another may break the rule.
-            undecided = self._left_open(f"guardrail `{self.rule.name}`", why)
+            undecided = self._unknown(f"guardrail `{self.rule.name}`", why)
             tried = self._reached() if why.may_be_broken and self._applies() else undecided
             return tried if tried[0] is Verdict.VIOLATED else undecided
         outcomes = list(vacuous(self.facts, self.rule, self.origin, self.owner))
@@ -202,13 +202,13 @@ class _Judge:
             return self._decide(never(self.analyses, [hit]))
         why = reads_sibling(self.facts, when, [hit.step])
         if why is not None:
-            return self._left_open(f"the allow-list at `{hit.part.id}`", why)
+            return self._unknown(f"the allow-list at `{hit.part.id}`", why)
         found = self._tested(hit, self.facts.meaning.condition(when))
         if isinstance(found, Outcome):
             return self._summed([found], _NOTHING)
         return self._summed([], found or _NOTHING)
 
-    def _left_open(self, what: str, why: LeftOpen) -> Found:
+    def _unknown(self, what: str, why: UnknownReason) -> Found:
         evidence = Evidence(LAYER, reason=why.reason)
         return self._summed([not_judged(what, self.origin, evidence, why.help)], evidence)
 
@@ -393,7 +393,7 @@ class _Judge:
     def _is_assigned_earlier(self, hit: Match, names: tuple[str, ...]) -> bool:
         """Return whether a sibling that a sub-step depends on assigns a variable or an output."""
         earlier = self.analyses.assignment.earlier(hit.step, hit.sub)
-        return any(names[: len(one)] == one for one in earlier.given | earlier.gone)
+        return any(names[: len(one)] == one for one in earlier.defined | earlier.undefined)
 
     def _is_known_otherwise(self, hit: Match, root: tuple[str, ...]) -> bool:
         """Return whether a path does not say if a name is defined where a call starts."""

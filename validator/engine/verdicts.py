@@ -21,7 +21,7 @@ from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision
 from stepward.validator.engine.values.domains import Domains, Names
 from stepward.validator.engine.values.states import State, holds, shown
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Move, Property, Verdict
-from stepward.validator.reasons import LeftOpen
+from stepward.validator.reasons import UnknownReason
 from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
@@ -74,7 +74,7 @@ class ConditionVerdicts:
         self.domains = proofs.readable.domains
         self._file = proofs.facts.program.source_name
 
-    def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[LeftOpen], T]) -> T:
+    def _attempt(self, number: int, work: Callable[[], T], otherwise: Callable[[UnknownReason], T]) -> T:
         """Return the result for one condition; an internal error costs only the verdict on this condition."""
         part = f"the condition of `{self.facts.flow.steps[number].id}`"
         return self.proofs.failures.attempt(part, work, otherwise)

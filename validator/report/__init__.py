@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from stepward.validator.failures import Failures
-    from stepward.validator.reasons import LeftOpen
+    from stepward.validator.reasons import UnknownReason
     from stepward.validator.result import RunResult
 
 
@@ -63,7 +63,7 @@ def safely_rendered(result: RunResult, format: str, failures: Failures, *, color
     one where even that can't be written.
     """
 
-    def broken(why: LeftOpen) -> str:
+    def broken(why: UnknownReason) -> str:
         if format == "full":
             return safely_rendered(result, "concise", failures, color=color)
         from stepward.validator.failures import REPORT_IT, Failures

@@ -116,7 +116,7 @@ def _is_sound(context: Context, number: int, **fields: object) -> bool:
         return False
     rules = (UnreachableStep(), CycleWithoutExit(), UnboundedCycle())
 
-    def found(one: Context) -> set[tuple[str, str | None]]:
-        return {(finding.code, finding.step) for rule in rules for finding in rule.check(one)}
+    def found(context_: Context) -> set[tuple[str, str | None]]:
+        return {(finding.code, finding.step) for rule in rules for finding in rule.check(context_)}
 
     return found(changed) <= found(context)

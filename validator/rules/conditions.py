@@ -213,10 +213,10 @@ def undecided_conditions(context: Context, rule: Rule) -> Iterator[Finding]:
 
 def _undecided_message(unknown: str, broken: str, judged: Judged) -> str:
     """Return a message: what is not known, or what happens in a state that was found but may not occur."""
-    what = f"it is neither proved nor refuted that {unknown}"
+    message = f"it is neither proved nor refuted that {unknown}"
     if judged.when:
-        what = f"{broken} when {judged.when}, if that can happen here"
-    return f"{what}: {judged.evidence.reason}"
+        message = f"{broken} when {judged.when}, if that can happen here"
+    return f"{message}: {judged.evidence.reason}"
 
 
 def _judged(context: Context, name: str, verdict: Verdict) -> Iterator[tuple[int, ConditionStep, Judged]]:
@@ -282,10 +282,10 @@ class ConstantCondition(EngineRule):
             value = branch == "then" if branch is not None else None
             help, evidence = "compare a reference such as `$name`", None
             if value is None:
-                found = context.verdicts.decided.constant(number)
-                if found is None:
+                decision = context.verdicts.decided.constant(number)
+                if decision is None:
                     continue
-                value, evidence = found
+                value, evidence = decision
                 by_what_comes_before = (
                     "earlier conditions and assignments decide the result: compare with another value"
                 )
@@ -295,9 +295,9 @@ class ConstantCondition(EngineRule):
                     continue
             if (*context.facts.flow.layout.path(number), "condition") not in quoted:
                 never = "otherwise" if value else "then"
-                lost = getattr(step, never) is not None
+                is_written = getattr(step, never) is not None
                 message = f"the condition is always {str(value).lower()}"
-                message += f": `{never}` is never taken{unreached_words(context, number)}" if lost else ""
+                message += f": `{never}` is never taken{unreached_words(context, number)}" if is_written else ""
                 help, place = (
                     help + removal_suggestion(number, context),
                     Place((*context.facts.flow.layout.path(number), "condition")),
@@ -362,7 +362,7 @@ class ShadowedCase(EngineRule):
                 yield from self._never_taken(context, number, step)
 
     def _never_taken(self, context: Context, number: int, step: ConditionStep) -> Iterator[Finding]:
-        seen: dict[str, Place] = {}
+        first: dict[str, Place] = {}
         always: Place | None = None
         for position, case in enumerate(step.cases or ()):
             place = Place((*context.facts.flow.layout.path(number), "cases", position, "when"))
@@ -374,22 +374,22 @@ class ShadowedCase(EngineRule):
             elif value is False:
                 message, help = "this case is never taken: it is always false", "compare a reference such as `$name`"
                 yield self.finding(message, help + _OR_DROP, place, step=step.id)
-            elif text in seen and _syntax_error(case.when) is None:
-                related = [Label(seen[text], "the same case is here")]
+            elif text in first and _syntax_error(case.when) is None:
+                related = [Label(first[text], "the same case is here")]
                 message = "this case is never taken: the same case comes before it"
                 yield self.finding(message, "remove one of the two", place, step=step.id, related=related)
             elif value is None:
                 yield from self._never_first(context, number, step, position)
             if value is True and always is None:
                 always = place
-            seen.setdefault(text, place)
+            first.setdefault(text, place)
 
     def _never_first(self, context: Context, number: int, step: ConditionStep, position: int) -> Iterator[Finding]:
         """Yield the case if no value that its types allow and that reaches the step makes it the first to hold."""
-        found = context.verdicts.decided.never_taken(number, position)
-        if found is None:
+        decision = context.verdicts.decided.never_taken(number, position)
+        if decision is None:
             return
-        evidence, is_false, earlier = found
+        evidence, is_false, earlier = decision
         place = Place((*context.facts.flow.layout.path(number), "cases", position, "when"))
         message = "this case is never taken: whenever it holds, an earlier one does"
         help = "move this case up" + _OR_DROP

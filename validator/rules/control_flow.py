@@ -160,9 +160,9 @@ def _help_to_reach(context: Context, number: int, behind: Sequence[int]) -> str:
     flow = context.facts.flow
     before = flow.before(number)
     if before is not None and flow.is_arm_without_successor(before):
-        above, here = flow.steps[before].id, written_id(flow.layout, number)
-        why = f"`{above}` is {arm_words(flow, above)}, so {_whole_words(flow, number)} ends after it"
-        help = f"{why}; add `next_step: {here}` to `{above}`"
+        above, name = flow.steps[before].id, written_id(flow.layout, number)
+        reason = f"`{above}` is {arm_words(flow, above)}, so {_whole_words(flow, number)} ends after it"
+        help = f"{reason}; add `next_step: {name}` to `{above}`"
         last = falls_into_failure(flow, (number, *behind))
         if last is not None:
             ending = flow.steps[flow.layout.after(last) or 0].id
@@ -244,7 +244,7 @@ def _help_to_leave(context: Context, loop: Sequence[int]) -> str:
 
 def _reached_without_leaving(flow: Flow, number: int) -> set[int]:
     """Return the steps that paths reach when one step has no successors."""
-    return set(reached([0], lambda one: flow.successors[one] if one != number else ()))
+    return set(reached([0], lambda step: flow.successors[step] if step != number else ()))
 
 
 class UnboundedCycle(Rule):
@@ -289,10 +289,10 @@ class UnboundedCycle(Rule):
         """Yield every loop that remains when the steps with `max_visits` are removed."""
         steps, flow = context.facts.flow.steps, context.facts.flow
         beside = endless_branches(flow)
-        for own in map(list, beside):
-            message = f"nothing bounds the loop {_loop_words(context, own)} beside which others go on"
-            place = Place((*flow.layout.path(own[0]), "id"))
-            yield self.finding(message, "add `max_visits` to one of its steps", place, step=steps[own[0]].id)
+        for loop_steps in map(list, beside):
+            message = f"nothing bounds the loop {_loop_words(context, loop_steps)} beside which others go on"
+            place = Place((*flow.layout.path(loop_steps[0]), "id"))
+            yield self.finding(message, "add `max_visits` to one of its steps", place, step=steps[loop_steps[0]].id)
         if context.facts.program.max_steps is not None or flow.ambiguous_arms:
             return
         bounded = {number for number, step in enumerate(steps) if step.max_visits is not None}
@@ -320,16 +320,18 @@ def _attempts(context: Context, number: int) -> int:
 def _loop_words(context: Context, loop: list[int]) -> str:
     """Return the steps of a loop in words, in an order in which a run can take them."""
     steps, inside = context.facts.flow.steps, set(loop)
-    order, seen = [loop[0]], {loop[0]}
+    order, visited = [loop[0]], {loop[0]}
     while True:
-        following = next((t for t in context.facts.flow.successors[order[-1]] if t in inside and t not in seen), None)
+        following = next(
+            (t for t in context.facts.flow.successors[order[-1]] if t in inside and t not in visited), None
+        )
         if following is None or len(order) == 6:
             break
         order.append(following)
-        seen.add(following)
+        visited.add(following)
     names = [f"`{steps[number].id}`" for number in order if not isinstance(steps[number], Stage)]
-    more = sum(not isinstance(steps[number], Stage) for number in inside - seen)
-    return " → ".join(names) + (f" and {more} more" if more else "")
+    remaining = sum(not isinstance(steps[number], Stage) for number in inside - visited)
+    return " → ".join(names) + (f" and {remaining} more" if remaining else "")
 
 
 class NoFailureEnding(Rule):
@@ -388,12 +390,12 @@ class NoFailureEnding(Rule):
             return
         searched = 0
         for number in reachable:
-            step, why = steps[number], self._decides(context, number)
-            if why is None:
+            step, reason = steps[number], self._decides(context, number)
+            if reason is None:
                 continue
             searched += len(steps)
             if searched > SEARCHED_STEPS or graph.parts_endings(number, endings):
-                message = f"{why}, but no ending is declared a failure"
+                message = f"{reason}, but no ending is declared a failure"
                 help = "mark each failure with `outcome: failure`; if there is none, mark one with `outcome: success`"
                 related = [
                     Label(Place((*context.facts.flow.layout.path(end), "id")), "this ending is declared a success")

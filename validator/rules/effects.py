@@ -116,11 +116,11 @@ class SiblingRead(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reading, in a sub-step, of a name that a sibling defines."""
         for reading in context.analyses.assignment.readings if context.facts.parallels else ():
-            if reading.sub is None or reading.meant is None:
+            if reading.sub is None or reading.resolution is None:
                 continue
             order = context.facts.meaning.orders.get(reading.step)
             seen = {reading.sub} if order is None else {reading.sub, *order.before[reading.sub]}
-            siblings = [one for one in reading.meant.sources if one.step == reading.step and one.sub is not None]
+            siblings = [one for one in reading.resolution.sources if one.step == reading.step and one.sub is not None]
             # Of two that give one variable, the one that comes before is read.
             if not siblings or any(one.sub in seen for one in siblings):
                 continue
@@ -187,23 +187,23 @@ def _or_declare(context: Context, site: CallSite) -> str:
     return "" if site.call.tool in context.facts.meaning.manifest else "; or declare under `tools` what each tool does"
 
 
-def _without(context: Context, site: CallSite, what: str) -> str:
-    """Return the help to remove a field that hides a failure (`what`), and to route the failure."""
+def _without(context: Context, site: CallSite, field_words: str) -> str:
+    """Return the help to remove a field that hides a failure (`field_words`), and to route the failure."""
     whole = context.facts.flow.steps[site.step]
     assert isinstance(site.call, ToolCall)
     # A time-out of such a write is no failure: nobody knows whether it happened.
     doubt = " (a time-out is no failure: it leaves the run IN_DOUBT)" if site.call.timeout_seconds is not None else ""
     on_whole = "" if site.sub is None else f" on the parallel step `{whole.id}`"
-    return _routed(whole, what, on_whole) + doubt
+    return _routed(whole, field_words, on_whole) + doubt
 
 
-def _routed(whole: AnyStep, what: str, where: str = "") -> str:
-    """Return the help to remove a field of a step (`what`), and to route its failure."""
+def _routed(whole: AnyStep, field_words: str, where: str = "") -> str:
+    """Return the help to remove a field of a step (`field_words`), and to route its failure."""
     if isinstance(whole, FailingStep) and whole.error_step is not None:
-        return f"remove {what}, so that a failure goes to `{whole.error_step}`"
+        return f"remove {field_words}, so that a failure goes to `{whole.error_step}`"
     if isinstance(whole, FailingStep) and whole.catch is not None:
-        return f"remove {what}, so that a failure goes where `catch` says"
-    return f"remove {what}, and route the failure with `error_step`{where}"
+        return f"remove {field_words}, so that a failure goes where `catch` says"
+    return f"remove {field_words}, and route the failure with `error_step`{where}"
 
 
 def _is_written(context: Context, place: Place, field: str) -> bool:
@@ -379,9 +379,9 @@ def _is_proved_once(context: Context, site: CallSite) -> bool:
     """Whether a guardrail says that a run makes this call at most once, and is proved."""
     rules = [(rule, policy) for rule, policy in context.facts.meaning.rules if isinstance(rule, AtMostOnce)]
     rules = [(rule, policy) for rule, policy in rules if _selects(context, rule, site)]
-    said = [judgement.property for judgement in context.verdicts.judgements] if rules else []
-    proved = {(one.policy, one.rule) for one in said if one.verdict is Verdict.PROVED}
-    unsure = {(one.policy, one.rule) for one in said if one.verdict is not Verdict.PROVED}
+    properties = [judgement.property for judgement in context.verdicts.judgements] if rules else []
+    proved = {(one.policy, one.rule) for one in properties if one.verdict is Verdict.PROVED}
+    unsure = {(one.policy, one.rule) for one in properties if one.verdict is not Verdict.PROVED}
     names = {(policy.policy if policy else None, rule.name) for rule, policy in rules}
     return bool(names & proved - unsure)
 

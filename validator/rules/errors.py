@@ -108,8 +108,8 @@ def _ends_the_run(context: Context, number: int, call: AnyCall, name: str) -> bo
 def _is_unhandled(flow: Flow, number: int, name: str) -> bool:
     """Return whether the failure of a step ends the run: nothing takes it there, nor at the steps in whose bodies it
     is."""
-    taken = flow.failure(number, name)
-    if taken.kind == "skipped" or taken.ending is None:
+    transition = flow.failure(number, name)
+    if transition.kind == "skipped" or transition.ending is None:
         return False
     owner = flow.layout.owner(number)
     if owner is None:
@@ -192,24 +192,24 @@ class UnusedCatch(Rule):
         possible: Sequence[str],
         place: Place,
     ) -> Iterator[Finding]:
-        taken: dict[str, Place] = {}
+        first: dict[str, Place] = {}
         for number, entry in enumerate(entries):
-            here = place.child(number, "errors")
+            entry_place = place.child(number, "errors")
             for position, name in enumerate(entry.errors):
-                at = here.child(position)
+                at = entry_place.child(position)
                 if name == ANY:
-                    if all(one in taken for one in possible):
+                    if all(one in first for one in possible):
                         message = f"the entries of `{field}` above take every error of `{step.id}`"
                         yield self.finding(message, "remove this entry", at, step=step.id)
                 elif name not in possible:
-                    why, help = _why_never(context, step, name)
-                    yield self.finding(f"`{step.id}` never fails with `{name}`: {why}", help, at, step=step.id)
-                elif name in taken:
-                    related = [Label(taken[name], "it is taken here")]
+                    reason, help = _why_never(context, step, name)
+                    yield self.finding(f"`{step.id}` never fails with `{name}`: {reason}", help, at, step=step.id)
+                elif name in first:
+                    related = [Label(first[name], "it is taken here")]
                     message = f"an entry of `{field}` above takes `{name}` already"
                     yield self.finding(message, "remove it here", at, step=step.id, related=related)
-            covered = {name: here for name in possible if entry.takes(name) and name not in taken}
-            taken |= covered
+            covered = {name: entry_place for name in possible if entry.takes(name) and name not in first}
+            first |= covered
 
 
 def _has_its_list(context: Context, number: int) -> bool:
@@ -254,14 +254,14 @@ def _why_never(context: Context, step: AnyPart | Failing, name: str) -> tuple[st
     if name == DEPENDENCY and isinstance(step, ParallelStep):
         return "no sub-step that can fail depends on one with `on_error: skip`", remove
     if name in RESERVED and not isinstance(step, ForEachStep):
-        why = "it has no arguments that are checked" if name in UNSTARTED else "no step of this kind does"
-        return why, remove
+        reason = "it has no arguments that are checked" if name in UNSTARTED else "no step of this kind does"
+        return reason, remove
     if isinstance(step, ForEachStep):
         return "all that it reads is always there" if name == UNDEFINED_NAME else "no item fails with it", remove
     if isinstance(step, ToolCall):
-        near = alike(name, context.facts.meaning.tool(step.tool).errors or (), n=1, cutoff=0.6)
+        similar = alike(name, context.facts.meaning.tool(step.tool).errors or (), n=1, cutoff=0.6)
         declare = f"add it to the `errors` of `{step.tool}`, or remove it"
-        return f"`{step.tool}` does not declare it", f"did you mean `{near[0]}`?" if near else declare
+        return f"`{step.tool}` does not declare it", f"did you mean `{similar[0]}`?" if similar else declare
     if isinstance(step, LlmCall):
         return "a model has no errors of its own", f"{remove}; the errors of a model are `Unexpected` and `BadOutput`"
     return "no tool of its sub-steps declares it", f"add it to the `errors` of a tool, or {remove}"

@@ -30,15 +30,15 @@ def is_constant(context: Context, number: int) -> bool:
 
 def unreached_words(context: Context, number: int) -> str:
     """Return the words for the steps that no run reaches because a condition is constant; empty if there are none."""
-    found = []
+    regions = []
     for first, behind in regions_among(
         context.proofs.dead.infeasible if context.facts.has_control_flow else (), context.facts.graph
     ):
         if number in blocking_conditions(context, first, behind) and all(
             is_constant(context, one) for one in blocking_conditions(context, first, behind)
         ):
-            found.append(f"`{context.facts.flow.steps[first].id}`{behind_words(behind, context.facts.flow)}")
-    return f", and no run gets to {' or to '.join(found)}" if found else ""
+            regions.append(f"`{context.facts.flow.steps[first].id}`{behind_words(behind, context.facts.flow)}")
+    return f", and no run gets to {' or to '.join(regions)}" if regions else ""
 
 
 class InfeasibleStep(EngineRule):

@@ -76,10 +76,10 @@ class FunctionMismatch(ReportedElsewhere):
                 yield self.finding(message, help, place, step=step)
                 continue
             spec = meaning.tool(name)
-            why = None if spec.args is None else signature_fault(function, spec.args)
-            if why is not None:
+            fault = None if spec.args is None else signature_fault(function, spec.args)
+            if fault is not None:
                 help = "give the function the arguments of the manifest, or correct `args`"
-                yield self.finding(f"tool `{name}`: {why}", help, place, step=step)
+                yield self.finding(f"tool `{name}`: {fault}", help, place, step=step)
             for message, help in _faults_of_annotations(name, function, spec):
                 yield self.finding(message, help, place, step=step)
 
@@ -140,11 +140,11 @@ class KeyNotTaken(ReportedElsewhere):
 
 def called(meaning: Meaning) -> Iterator[tuple[str, Place, str]]:
     """Yield each tool that a program calls, with the place that declares it, or else its first call, and that step."""
-    seen: set[str] = set()
+    tools: set[str] = set()
     for site in meaning.calls:
-        if isinstance(site.call, ToolCall) and site.call.tool not in seen:
+        if isinstance(site.call, ToolCall) and site.call.tool not in tools:
             name = site.call.tool
-            seen.add(name)
+            tools.add(name)
             is_declared = name in (meaning.program.tools or {})
             place = Place(("tools", name), key=True) if is_declared else Place((*site.path, "tool"))
             yield name, place, site.call.id
@@ -155,25 +155,25 @@ def _faults_of_annotations(name: str, function: Any, spec: ToolSpec) -> Iterator
     from stepward.vm.machine.equipment import SPECIAL
     from stepward.vm.machine.tools import Suspend
 
-    found = signature_of(function, SPECIAL, Suspend)
-    if found.suspends and not spec.suspends:
+    signature = signature_of(function, SPECIAL, Suspend)
+    if signature.suspends and not spec.suspends:
         message = f"the function of tool `{name}` returns `Suspend`, and the manifest does not say `suspends: true`"
         yield message, f"add `suspends: true` to tool `{name}`"
-    if found.suspends is False and spec.suspends:
+    if signature.suspends is False and spec.suspends:
         message = f"the manifest says `suspends: true` of tool `{name}`, and its function never returns `Suspend`"
         yield message, "add `| Suspend` to the return type of the function, or remove `suspends: true`"
     for argument, declared in (spec.args or {}).items():
-        data = (found.args or {}).get(argument)
-        where, more = _outside(declared, _spec(data), argument)
-        if more:
-            message = f"the manifest allows {more} for `{where}` of tool `{name}`, but the function does not"
+        data = (signature.args or {}).get(argument)
+        where, kinds = _outside(declared, _spec(data), argument)
+        if kinds:
+            message = f"the manifest allows {kinds} for `{where}` of tool `{name}`, but the function does not"
             yield message, "correct the annotation, or the type in the manifest"
     if spec.returns is not None:
-        where, more = _outside(_spec(found.returns), spec.returns, "output")
-        if more:
+        where, kinds = _outside(_spec(signature.returns), spec.returns, "output")
+        if kinds:
             whose = "output" if where == "output" else f"`{where}`"
             message = (
-                f"the function of tool `{name}` may return {more} as its {whose}, but the manifest does not allow that"
+                f"the function of tool `{name}` may return {kinds} as its {whose}, but the manifest does not allow that"
             )
             yield message, "correct the annotation, or `returns` in the manifest"
 
@@ -185,20 +185,20 @@ def _spec(data: dict[str, Any] | None) -> TypeSpec | None:
     return TypeSpec.model_validate(known) if known else None
 
 
-def _outside(given: TypeSpec | None, wanted: TypeSpec | None, where: str) -> tuple[str, str]:
+def _outside(narrow: TypeSpec | None, wide: TypeSpec | None, where: str) -> tuple[str, str]:
     """Return a part of a type and the kinds of it that another type does not allow; empty if it allows all."""
-    if given is None or wanted is None or (given.type is None and given.enum is None):
+    if narrow is None or wide is None or (narrow.type is None and narrow.enum is None):
         return where, ""
-    kinds = wanted.kinds | ({"integer"} if "number" in wanted.kinds else set())
-    outside = {"integer" if one == "number" and given.enum is not None else one for one in given.kinds} - kinds
+    kinds = wide.kinds | ({"integer"} if "number" in wide.kinds else set())
+    outside = {"integer" if inner == "number" and narrow.enum is not None else inner for inner in narrow.kinds} - kinds
     if outside:
-        return where, " or ".join(sorted({_WORDS[one] for one in outside}))
-    parts = [(given.items, wanted.items, f"{where}[]")]
+        return where, " or ".join(sorted({_WORDS[inner] for inner in outside}))
+    parts = [(narrow.items, wide.items, f"{where}[]")]
     parts += [
-        (one, (wanted.properties or {}).get(key), f"{where}.{key}") for key, one in (given.properties or {}).items()
+        (inner, (wide.properties or {}).get(key), f"{where}.{key}") for key, inner in (narrow.properties or {}).items()
     ]
-    for one, other, place in parts:
-        found = _outside(one, other, place)
-        if found[1]:
-            return found
+    for inner, inner_wide, inner_where in parts:
+        outside_part = _outside(inner, inner_wide, inner_where)
+        if outside_part[1]:
+            return outside_part
     return where, ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, PolicyTag
-from stepward.validator.reasons import LeftOpen
+from stepward.validator.reasons import UnknownReason
 from stepward.validator.rules.base import EngineRule, Rule
 from stepward.validator.rules.conditions import undecided_conditions
 from stepward.vm.language.manifest import ToolSpec
@@ -423,9 +423,9 @@ class Unproved(GuardrailRule):
         message = f"this program was not checked completely: {clock.words}"
         return self.finding(message, f"{clock.help}; the verdicts that exist still count", Place(("name",), key=True))
 
-    def unchecked(self, why: LeftOpen) -> Finding:
+    def unchecked(self, reason: UnknownReason) -> Finding:
         """Return the finding that the clock has stopped the check before the program was read."""
-        return self.finding(f"this program was not checked: {why.reason}", why.help, Place(("name",), key=True))
+        return self.finding(f"this program was not checked: {reason.reason}", reason.help, Place(("name",), key=True))
 
 
 class PolicyContradiction(Rule):

@@ -337,8 +337,8 @@ class InternalError(ReportedElsewhere):
     def of(self, failures: Iterable[Failure]) -> list[Finding]:
         """Return a finding for each error, which names all parts that this error ended."""
         parts: dict[tuple[str, str], dict[str, None]] = {}
-        for one in failures:
-            parts.setdefault((one.error, one.place), {})[one.part] = None
+        for failure in failures:
+            parts.setdefault((failure.error, failure.place), {})[failure.part] = None
         return [
             self.finding(_message(list(named), error, place), REPORT_IT, Place(("name",), key=True))
             for (error, place), named in parts.items()
@@ -346,5 +346,5 @@ class InternalError(ReportedElsewhere):
 
 
 def _message(parts: list[str], error: str, place: str) -> str:
-    more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
-    return f"an internal error ended {', '.join(parts[:NAMED])}{more}: {error} ({place})"
+    others = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return f"an internal error ended {', '.join(parts[:NAMED])}{others}: {error} ({place})"

@@ -27,9 +27,9 @@ def intended(context: Context, names: Names) -> Names | None:
 
     The first candidate is returned whose fields all have a declared type, else the first that the program has.
     """
-    found = [(names, meant) for names in _candidates(context, names) if (meant := _meaning(context, names))]
-    declared = (names for names, meant in found if _is_declared(context, meant))
-    return next(declared, found[0][0] if found else None)
+    known = [(names, resolution) for names in _candidates(context, names) if (resolution := _meaning(context, names))]
+    declared = (names for names, resolution in known if _is_declared(context, resolution))
+    return next(declared, known[0][0] if known else None)
 
 
 def _candidates(context: Context, names: Names) -> Iterator[Names]:
@@ -44,18 +44,18 @@ def _candidates(context: Context, names: Names) -> Iterator[Names]:
             yield (names[0], "output", *names[2:])
     elif names[0] in known.variables and names[1:2] and names[1] in RESULTS:
         yield (names[0], *names[2:])
-    elif len(known.variables) <= MAX_CANDIDATES and (near := only_near(names[0], known.variables)):
-        yield (near, *names[1:])
+    elif len(known.variables) <= MAX_CANDIDATES and (similar := only_near(names[0], known.variables)):
+        yield (similar, *names[1:])
 
 
 def _meaning(context: Context, names: Names) -> Resolution | None:
     """Return what names refer to, or None if nothing defines them, or their type has no such field."""
-    meant = context.facts.meaning.names.meaning(names)
-    if meant is None or (meant.fields and context.facts.meaning.typing.view(meant).never):
+    resolution = context.facts.meaning.names.meaning(names)
+    if resolution is None or (resolution.fields and context.facts.meaning.typing.view(resolution).never):
         return None
-    return meant
+    return resolution
 
 
-def _is_declared(context: Context, meant: Resolution) -> bool:
+def _is_declared(context: Context, resolution: Resolution) -> bool:
     """Return whether a type lists the last field of a reference; one without fields needs none."""
-    return not meant.fields or meant.fields[-1] in context.facts.known_fields(meant)
+    return not resolution.fields or resolution.fields[-1] in context.facts.known_fields(resolution)

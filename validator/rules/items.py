@@ -71,8 +71,8 @@ class LongList(Rule):
                 continue
             if _is_no_list(facts, owner):
                 continue  # SW203 reports it
-            taken = facts.flow.failure(owner, TOO_MANY_ITEMS)
-            if taken.kind == "skipped" or taken.ending is None:
+            transition = facts.flow.failure(owner, TOO_MANY_ITEMS)
+            if transition.kind == "skipped" or transition.ending is None:
                 continue
             place = Place((*facts.flow.layout.path(owner), "items"))
             if isinstance(step.items, tuple):
@@ -107,14 +107,17 @@ def _fits(facts: ProgramFacts, owner: int, most: int) -> bool:
     if facts.bodies.list_fits(owner):
         return True
     names = lone_reference(facts.bodies.each(owner).items)
-    meant = None if names is None else facts.meaning.names.meaning(names)
-    if meant is None:
+    resolution = None if names is None else facts.meaning.names.meaning(names)
+    if resolution is None:
         return False
-    given = [facts.flow.steps[one.step] for one in meant.sources if one.kind == "output" and one.step is not None]
-    lists = [facts.meaning.most_items(facts.flow.position[one.id]) for one in given if _has_items(one)]
-    if lists and len(lists) == len(meant.sources) and not meant.fields:  # its output has one for each of its own
+    sources = [
+        facts.flow.steps[one.step] for one in resolution.sources if one.kind == "output" and one.step is not None
+    ]
+    lists = [facts.meaning.most_items(facts.flow.position[one.id]) for one in sources if _has_items(one)]
+    # The output of each has an item for each item of its own list.
+    if lists and len(lists) == len(resolution.sources) and not resolution.fields:
         return all(one is not None and one <= most for one in lists)
-    return facts.given_types.are_of(meant, TypeSpec(type=("array",), maxItems=most))
+    return facts.given_types.are_of(resolution, TypeSpec(type=("array",), maxItems=most))
 
 
 def _has_items(step: AnyStep) -> bool:

@@ -65,15 +65,15 @@ class UndefinedVariable(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every reference that is no input, no output and no assigned name."""
         for reading in context.analyses.assignment.readings:
-            if reading.meant is None and not _is_left_out(context, reading.reference.names[0]):
+            if reading.resolution is None and not _is_left_out(context, reading.reference.names[0]):
                 message = f"nothing ever defines `{reading.reference.text()}`"
                 help, correction = self._suggestion(context, reading.reference, reading.place)
                 step = context.facts.flow.steps[reading.step].id
                 yield self.finding(message, help, reading.place, step=step, correction=correction)
             elif (
-                reading.meant is not None
-                and reading.meant.fields
-                and context.facts.meaning.typing.view(reading.meant).never
+                reading.resolution is not None
+                and reading.resolution.fields
+                and context.facts.meaning.typing.view(reading.resolution).never
             ):
                 message = f"`{reading.reference.text()}` never exists: its type has no such field"
                 step = context.facts.flow.steps[reading.step].id
@@ -83,13 +83,13 @@ class UndefinedVariable(Rule):
 
     def _field_suggestion(self, context: Context, reading: Reading) -> tuple[str, Correction | None]:
         """Return what to write instead of a field that the type does not have, and the edit if it is safe."""
-        assert reading.meant is not None
-        meant, (*owner, last) = intended(context, reading.reference.names), reading.reference.names
-        if meant is not None:
-            return f"write `${written(meant)}`", _replacement(meant, reading.place)
-        known = context.facts.known_fields(reading.meant)
-        near, only = _meant_reference(reading, len(reading.reference.names), known), only_near(last, known)
-        help = f"did you mean `{near}`?" if near else "read a field that the type declares"
+        assert reading.resolution is not None
+        intended_names, (*owner, last) = intended(context, reading.reference.names), reading.reference.names
+        if intended_names is not None:
+            return f"write `${written(intended_names)}`", _replacement(intended_names, reading.place)
+        known = context.facts.known_fields(reading.resolution)
+        similar, only = _meant_reference(reading, len(reading.reference.names), known), only_near(last, known)
+        help = f"did you mean `{similar}`?" if similar else "read a field that the type declares"
         return help, _replacement((*owner, only), reading.place) if only else None
 
     def _in_defined(self, context: Context) -> Iterator[Finding]:
@@ -107,10 +107,14 @@ class UndefinedVariable(Rule):
         """Return what to write instead of an undefined reference, and the edit that does so, if it is safe."""
         first, *rest = reference.names
         known, position = context.facts.meaning.names, context.facts.flow.position
-        meant = intended(context, reference.names)
-        if meant is not None and (meant[0] == first or first in SECTIONS):
-            of_step = " for the output of the step" if meant[0] == first and meant[1:2] == ("output",) else ""
-            return f"write `${written(meant)}`{of_step}", _replacement(meant, place)
+        intended_names = intended(context, reference.names)
+        if intended_names is not None and (intended_names[0] == first or first in SECTIONS):
+            of_step = (
+                " for the output of the step"
+                if intended_names[0] == first and intended_names[1:2] == ("output",)
+                else ""
+            )
+            return f"write `${written(intended_names)}`{of_step}", _replacement(intended_names, place)
         if first in position:
             return f"`{first}` is a {context.facts.flow.steps[position[first]].type} step and has no output", None
         is_output = rest[:1] in (["output"], ["error"])
@@ -125,8 +129,8 @@ class UndefinedVariable(Rule):
         otherwise = "declare it under `inputs`, or assign it with `output_key` or `set`"
         if is_output:
             words, otherwise = words.replace("`?", f".{rest[0]}`?"), "name a step that has an output"
-        near = None if is_many else only_near(first, among)
-        return words or otherwise, _replacement((near, *rest), place) if near else None
+        similar = None if is_many else only_near(first, among)
+        return words or otherwise, _replacement((similar, *rest), place) if similar else None
 
 
 def _is_left_out(context: Context, name: str) -> bool:
@@ -183,22 +187,22 @@ class MaybeUndefined(EngineRule):
 
         A step that reads a reference in several of its texts, such as `prompt` and `system`, has one finding for it.
         """
-        said: set[tuple[int, int | None, tuple[str, ...]]] = set()
+        reported: set[tuple[int, int | None, tuple[str, ...]]] = set()
         unseen = {(one.step, one.names) for one in context.facts.sibling_reads}
-        told = (one for one in context.analyses.assignment.doubtful if one.is_told)
-        for number, (reading, key, _) in enumerate(told):
+        doubtful = (one for one in context.analyses.assignment.doubtful if one.is_reported)
+        for number, (reading, key, _) in enumerate(doubtful):
             if (reading.step, reading.reference.names) in unseen:
                 continue  # no path defines it: SW502 says why
-            found = None
+            answer = None
             if context.facts.has_control_flow and number * len(context.facts.flow.steps) < SEARCHED_STEPS:
-                found = self._ask_engine(context, reading)
-                lacks = context.facts.body_outputs.lacks_on_the_way
-                if found is not None and found.verdict is Verdict.PROVED and not lacks(reading.meant):
+                answer = self._ask_engine(context, reading)
+                may_lack = context.facts.body_outputs.lacks_on_the_way
+                if answer is not None and answer.verdict is Verdict.PROVED and not may_lack(reading.resolution):
                     continue
-            if (same := (reading.step, reading.sub, reading.reference.names)) in said:
+            if (same := (reading.step, reading.sub, reading.reference.names)) in reported:
                 continue
-            said.add(same)
-            yield self._finding(context, reading, key, found.evidence if found is not None else None)
+            reported.add(same)
+            yield self._finding(context, reading, key, answer.evidence if answer is not None else None)
 
     @staticmethod
     def _ask_engine(context: Context, reading: Reading) -> PathAnswer | None:
@@ -209,31 +213,31 @@ class MaybeUndefined(EngineRule):
     @staticmethod
     def _undeclared(context: Context, reading: Reading, key: tuple[str, ...]) -> str | None:
         """Return the help for a field that the type of its owner does not list; None if it lists it, or lists none."""
-        assert reading.meant is not None
-        fields = reading.meant.fields[: len(key) - len(reading.reference.names) + len(reading.meant.fields)]
-        known = context.facts.known_fields(reading.meant._replace(fields=fields))
+        assert reading.resolution is not None
+        fields = reading.resolution.fields[: len(key) - len(reading.reference.names) + len(reading.resolution.fields)]
+        known = context.facts.known_fields(reading.resolution._replace(fields=fields))
         if not known or key[-1] in known:
             return None
-        near = _meant_reference(reading, len(key), known)
+        similar = _meant_reference(reading, len(key), known)
         otherwise = f"list `{key[-1]}` under `properties` and `required` of the type of `${written(key[:-1])}`"
-        return f"did you mean `{near}`?" if near else otherwise
+        return f"did you mean `{similar}`?" if similar else otherwise
 
     def _finding(self, context: Context, reading: Reading, key: tuple[str, ...], evidence: Evidence | None) -> Finding:
-        assert reading.meant is not None
+        assert reading.resolution is not None
         text = reading.reference.text()
         step = context.facts.flow.steps[reading.step].id
-        if len(key) > len(reading.reference.names) - len(reading.meant.fields):
+        if len(key) > len(reading.reference.names) - len(reading.resolution.fields):
             owner = "$" + written(key[:-1])
             if key[-1] in context.analyses.assignment.required(key[:-1]) and _may_be_null(context, key[:-1]):
                 message = f"`{text}` may be undefined here: `{owner}` may be null"
                 help = f"test `{owner} != null` on every path to `{step}`, or declare a type without null"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
-            meant = intended(context, reading.reference.names)
-            if meant is not None and meant != reading.reference.names:
+            intended_names = intended(context, reading.reference.names)
+            if intended_names is not None and intended_names != reading.reference.names:
                 message = f"`{text}` may be absent: its type declares no such field"
-                help = f"write `${written(meant)}`"
+                help = f"write `${written(intended_names)}`"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
-            each = _each_read(context, reading.meant)
+            each = _each_read(context, reading.resolution)
             number = index_of(key[-1])
             if each is not None and _gives_null(each, number):
                 message = f"`{text}` may be absent: an item of `{each.id}` that failed gives null"
@@ -247,11 +251,11 @@ class MaybeUndefined(EngineRule):
             if undeclared is not None:
                 message = f"`{text}` may be absent: its type declares no such field"
                 return self.finding(message, undeclared, reading.place, step=step, evidence=evidence)
-            if context.facts.body_outputs.lacks_on_the_way(reading.meant):
+            if context.facts.body_outputs.lacks_on_the_way(reading.resolution):
                 message = f"`{text}` may be absent: an `end` step of the body need not give the field"
                 help = f"give it in the `output` of each `end` step, or test `defined({text})` first"
                 return self.finding(message, help, reading.place, step=step, evidence=evidence)
-            branch = _branch_read(context, reading.meant)
+            branch = _branch_read(context, reading.resolution)
             if branch is not None:
                 message = f"`{text}` may be absent: the object has the outputs of the branches that gave one"
                 help = f"let each way through branch `{branch}` end with an `end` step, or test `defined({text})` first"
@@ -267,28 +271,28 @@ class MaybeUndefined(EngineRule):
 
 def _may_be_null(context: Context, owner: tuple[str, ...]) -> bool:
     """Return whether a value that has fields may be null, by its type; True where that is not known."""
-    meant = context.facts.meaning.names.meaning(owner)
-    view = None if meant is None else context.facts.meaning.typing.view(meant)
+    resolution = context.facts.meaning.names.meaning(owner)
+    view = None if resolution is None else context.facts.meaning.typing.view(resolution)
     return view is None or not view.is_known or "null" in view.kinds
 
 
 def _meant_reference(reading: Reading, count: int, known: list[str]) -> str:
     """Return a reference with its first `count` names, the last of which is replaced by the field that is meant."""
     *owner, last = reading.reference.names[:count]
-    near = near_words(last, known)[len("did you mean `") : -len("`?")]
-    return "$" + written((*owner, near, *reading.reference.names[count:])) if near else ""
+    similar = near_words(last, known)[len("did you mean `") : -len("`?")]
+    return "$" + written((*owner, similar, *reading.reference.names[count:])) if similar else ""
 
 
-def _branch_read(context: Context, meant: Resolution) -> str | None:
+def _branch_read(context: Context, resolution: Resolution) -> str | None:
     """Return the branch whose output is read in that of the parallel step; None for any other reading."""
-    (source, *others), fields = meant.sources, meant.fields
+    (source, *others), fields = resolution.sources, resolution.fields
     step = context.facts.flow.steps[source.step] if source.kind == "output" and source.step is not None else None
     return None if others or not isinstance(step, ParallelStep) or not step.branches else fields[0]
 
 
-def _each_read(context: Context, meant: Resolution) -> ForEachStep | None:
+def _each_read(context: Context, resolution: Resolution) -> ForEachStep | None:
     """Return the `for_each` step whose output is read, or None for any other reading."""
-    source, *others = meant.sources
+    source, *others = resolution.sources
     step = context.facts.flow.steps[source.step] if source.kind == "output" and source.step is not None else None
     is_list = isinstance(step, ForEachStep) and not step.is_once and not others
     return step if is_list and isinstance(step, ForEachStep) else None
@@ -304,10 +308,10 @@ def _gives_null(step: ForEachStep, number: int | None) -> bool:
 
 
 def _definitions(reading: Reading) -> list[Place]:
-    assert reading.meant is not None
+    assert reading.resolution is not None
     return [
         Place((*source.path, "id")) if source.kind != "set" else Place(source.path, key=True)
-        for source in reading.meant.sources[:3]
+        for source in reading.resolution.sources[:3]
     ]
 
 
@@ -349,7 +353,7 @@ class UndeclaredInput(Rule):
             return
         first: dict[str, Reading] = {}
         for reading in context.analyses.assignment.readings:
-            for source in reading.meant.sources if reading.meant else ():
+            for source in reading.resolution.sources if reading.resolution else ():
                 if source.kind == "input":
                     first.setdefault(source.name, reading)
         # A name that an `inputs` section does not list does not exist, so the help declares all of them at once.
@@ -361,10 +365,10 @@ class UndeclaredInput(Rule):
             help = f"declare all {len(first)} of them under `inputs`, as `{declared.split(', ')[0]}`"
         if not first:
             return
-        shown = [f"`${name}`" for name in list(first)[:SHOWN]] + [f"{len(first) - SHOWN} more"] * (len(first) > SHOWN)
-        message = f"nothing assigns {shown[0]}, and the program does not declare it as an input"
+        listed = [f"`${name}`" for name in list(first)[:SHOWN]] + [f"{len(first) - SHOWN} more"] * (len(first) > SHOWN)
+        message = f"nothing assigns {listed[0]}, and the program does not declare it as an input"
         if len(first) > 1:
-            names = f"{', '.join(shown[:-1])} and {shown[-1]}"
+            names = f"{', '.join(listed[:-1])} and {listed[-1]}"
             message = f"nothing assigns {names}, and the program does not declare them as inputs"
         reading, *others = list(first.values())[:SHOWN]
         related = [Label(other.place, "and this one") for other in others]
@@ -374,19 +378,19 @@ class UndeclaredInput(Rule):
 
 def _argument_type(context: Context, name: str) -> str | None:
     """Return the type of the arguments that an input is passed as, where all tools declare the same."""
-    wanted: set[frozenset[str]] = set()
+    argument_kinds: set[frozenset[str]] = set()
     for site in context.facts.meaning.calls:
         if isinstance(site.call, ToolCall) and f"${name}" in site.call.args.values():
             declared = context.facts.meaning.tool(site.call.tool).args or {}
             passed = (argument for argument, value in site.call.args.items() if value == f"${name}")
-            wanted.update(declared[argument].kinds for argument in passed if argument in declared)
-    kinds = wanted.pop() if len(wanted) == 1 else frozenset[str]()
+            argument_kinds.update(declared[argument].kinds for argument in passed if argument in declared)
+    kinds = argument_kinds.pop() if len(argument_kinds) == 1 else frozenset[str]()
     return next(iter(kinds)) if len(kinds) == 1 else None
 
 
 def _type_word(context: Context, reading: Reading) -> str:
-    assert reading.meant is not None
-    if reading.meant.fields:
+    assert reading.resolution is not None
+    if reading.resolution.fields:
         return "object"
-    view = context.facts.meaning.typing.view(reading.meant)
+    view = context.facts.meaning.typing.view(reading.resolution)
     return next(iter(view.kinds)) if view.is_known and len(view.kinds) == 1 else "string"

@@ -57,19 +57,19 @@ class ImpossibleOrder(Rule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield every entry of a `depends_on` that names no sibling, and one entry of each circle."""
-        for one in misorders(context.facts.program):
-            yield self._finding(context, one)
+        for misorder in misorders(context.facts.program):
+            yield self._finding(context, misorder)
 
-    def _finding(self, context: Context, one: Misorder) -> Finding:
-        step = context.facts.flow.steps[one.step]
+    def _finding(self, context: Context, misorder: Misorder) -> Finding:
+        step = context.facts.flow.steps[misorder.step]
         has_branches = isinstance(step, ParallelStep) and bool(step.branches)
         ids = list(step.branches) if isinstance(step, ParallelStep) and has_branches else [p.id for p in step.sub_steps]
-        name = ids[one.sub]
-        if one.way:
-            help = f"remove `{one.name}` from the `depends_on` of `{name}`"
-            return self.finding(one.message, help, one.place, step=name)
+        name = ids[misorder.sub]
+        if misorder.way:
+            help = f"remove `{misorder.name}` from the `depends_on` of `{name}`"
+            return self.finding(misorder.message, help, misorder.place, step=name)
         siblings = [other for other in ids if other != name]
-        what = "branch" if has_branches else "sub-step"
-        help = near_words(one.name, siblings) or f"name another {what} of `{step.id}`, or remove it"
-        correction = respelt(one.place, one.name, siblings)
-        return self.finding(one.message, help, one.place, step=name, correction=correction)
+        noun = "branch" if has_branches else "sub-step"
+        help = near_words(misorder.name, siblings) or f"name another {noun} of `{step.id}`, or remove it"
+        correction = respelt(misorder.place, misorder.name, siblings)
+        return self.finding(misorder.message, help, misorder.place, step=name, correction=correction)

@@ -64,39 +64,41 @@ class ForeignPlaceholder(Rule):
         """Yield every placeholder of another language in the texts that references are filled into."""
         for number, step in enumerate(context.facts.flow.steps):
             for path, value in _filled(step, context.facts.program.language):
-                for place, text in braced_texts(value, (*context.facts.flow.layout.path(number), *path)):
+                for text_path, text in braced_texts(value, (*context.facts.flow.layout.path(number), *path)):
                     for match in _PLACEHOLDER.finditer(text):
-                        yield from self._found(context, step.id, place, match)
+                        yield from self._found(context, step.id, text_path, match)
 
     def _found(self, context: Context, step: str, path: Path, match: re.Match[str]) -> Iterator[Finding]:
-        shown, text = match.group(), match.string
+        token, text = match.group(), match.string
         place = Place(path, within=match.span())
         if match["array"]:
             message = (
-                f"`{shown}` gives the whole of `${match['array']}`, followed by the text `{shown[shown.index('[') :]}`"
+                f"`{token}` gives the whole of `${match['array']}`, followed by the text `{token[token.index('[') :]}`"
             )
             help = "let a tool return the item"
-            if "-" not in shown:
-                help = f"write `item: {shown}` in a `set` step before it, and `$item` here"
+            if "-" not in token:
+                help = f"write `item: {token}` in a `set` step before it, and `$item` here"
                 if context.facts.program.language == 1:
                     help += "; for an index, the program says `language: 2`"
             yield self.finding(message, help, place, step=step)
             return
-        if shown == "$$":
+        if token == "$$":
             return
         names = (*match["owner"].split("."), match["field"]) if match["field"] else _names(match)
-        meant = intended(context, names)
-        if meant is None and shown != text.strip():
+        intended_names = intended(context, names)
+        if intended_names is None and token != text.strip():
             return
-        reference = "$" + written(meant or names)
-        message = f"`{shown}` is not a reference here, so it is not replaced"
+        reference = "$" + written(intended_names or names)
+        message = f"`{token}` is not a reference here, so it is not replaced"
         help = f"write `{reference}` instead"
         glued = re.match(rf"\w|\.{NAME}", text[match.end() :]) is not None
         if glued:
             help += ", followed by a space"
-        if meant is None:
+        if intended_names is None:
             help += f", and declare `{names[0]}` under `inputs`"
-        correction = None if glued or meant is None or meant != names else Correction(place, reference)
+        correction = (
+            None if glued or intended_names is None or intended_names != names else Correction(place, reference)
+        )
         yield self.finding(message, help, place, step=step, correction=correction)
 
 

@@ -101,26 +101,30 @@ def can_be_removed(steps: Sequence[int], context: Context) -> bool:
     No guardrail of the program may select them, no other step may read their outputs, and each arm that they name must
     be named by another step, too, or have a successor of its own.
     """
-    gone, flow = set(steps), context.facts.flow
+    removed, flow = set(steps), context.facts.flow
     for rule in context.facts.program.guardrails:
         selectors = [*protected(rule), *(guards(rule.requires) if isinstance(rule, Requires) else ())]
-        if any(hit.step in gone for selector in selectors for hit in context.facts.hits(selector)):
+        if any(hit.step in removed for selector in selectors for hit in context.facts.hits(selector)):
             return False
     for reading in context.analyses.assignment.readings:
-        if reading.step not in gone and reading.meant and any(source.step in gone for source in reading.meant.sources):
+        if (
+            reading.step not in removed
+            and reading.resolution
+            and any(source.step in removed for source in reading.resolution.sources)
+        ):
             return False
     return not any(
-        flow.is_arm_without_successor(target) and not _named_by_others(target, gone, flow)
+        flow.is_arm_without_successor(target) and not _named_by_others(target, removed, flow)
         for number in steps
         for target in flow.successors[number]
-        if target not in gone
+        if target not in removed
     )
 
 
-def _named_by_others(target: int, gone: set[int], flow: Flow) -> bool:
+def _named_by_others(target: int, removed: set[int], flow: Flow) -> bool:
     return any(
         transition.to == target and transition.kind in ("branch", "failed")
         for number, transitions in enumerate(flow.transitions)
-        if number not in gone
+        if number not in removed
         for transition in transitions
     )

@@ -62,10 +62,10 @@ _FAMILIES: Final = (
 
 def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
     """Yield the rules that a file defines. What has no code is a base."""
-    for found in vars(module).values():
-        is_own = isinstance(found, type) and found.__module__ == module.__name__
-        if is_own and issubclass(found, Rule) and hasattr(found, "code"):
-            yield found
+    for member in vars(module).values():
+        is_own = isinstance(member, type) and member.__module__ == module.__name__
+        if is_own and issubclass(member, Rule) and hasattr(member, "code"):
+            yield member
 
 
 RULES: Final[tuple[type[Rule], ...]] = tuple(

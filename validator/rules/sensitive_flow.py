@@ -61,7 +61,7 @@ class SensitiveFlow:
         """By variable: each reading that gives it, or a part of it, a sensitive value."""
         self._echoes: dict[str, Origin] = {}
         self._computed: dict[str, Origin] = {}
-        readings = [one for one in context.analyses.assignment.readings if one.meant is not None]
+        readings = [one for one in context.analyses.assignment.readings if one.resolution is not None]
         passing = [one for one in readings if self._may_pass(one)]
         changed = True
         while changed:
@@ -86,14 +86,14 @@ class SensitiveFlow:
 
     def _propagate(self, reading: Reading) -> bool:
         """Record the taint that a reading passes on; return whether it is new."""
-        assert reading.meant is not None
+        assert reading.resolution is not None
         call = self._context.analyses.reader(reading)
         if not isinstance(call, ToolCall | ComputeStep):
             return self._assign(reading)
         known, name = (self._echoes if isinstance(call, ToolCall) else self._computed), call.id
         if name in known:
             return False
-        origin = self.origin(reading.meant)
+        origin = self.origin(reading.resolution)
         if origin is None:
             return False
         if isinstance(call, ToolCall):
@@ -108,13 +108,13 @@ class SensitiveFlow:
     def _assign(self, reading: Reading) -> bool:
         """Record the taint of a variable that a `set` assigns, or of the part of it that is built from a reading."""
         assert reading.clause is not None
-        assert reading.meant is not None
+        assert reading.resolution is not None
         if reading.clause.is_base(reading.reference.start):
             return False  # what a variable keeps it has from its other sources
-        known, place = self._sets.setdefault(reading.clause.name, {}), (reading.path, reading.reference.start)
-        origin = self.origin(reading.meant) if place not in known else None
+        known, key = self._sets.setdefault(reading.clause.name, {}), (reading.path, reading.reference.start)
+        origin = self.origin(reading.resolution) if key not in known else None
         if origin is not None:
-            known[place] = reading, origin._replace(kinds=self._kinds_after(reading, origin))
+            known[key] = reading, origin._replace(kinds=self._kinds_after(reading, origin))
         return origin is not None
 
     @staticmethod
@@ -136,55 +136,55 @@ class SensitiveFlow:
         joined = STRING if isinstance(tree, Arithmetic) and "string" in origin.kinds else frozenset()
         return result_kinds(tree) & (NUMBER | joined)
 
-    def origin(self, meant: Resolution) -> Origin | None:
+    def origin(self, resolution: Resolution) -> Origin | None:
         """Return the origin of a sensitive value that a reference may read, or None.
 
         An origin of a value that is certainly sensitive comes before one that a tool may only repeat.
         """
-        found = self._of_reference(meant, set())
-        return min(found, key=lambda origin: bool(origin.tool), default=None)
+        origins = self._of_reference(resolution, set())
+        return min(origins, key=lambda origin: bool(origin.tool), default=None)
 
-    def fields_to_show(self, text: str, meant: Resolution) -> list[str]:
+    def fields_to_show(self, text: str, resolution: Resolution) -> list[str]:
         """Return references to the declared fields that are not sensitive of what a reference with this text reads.
 
         Of a copy by `set`, these are fields of what was copied: all of the copy counts as sensitive.
         """
-        seen: set[Path] = set()
-        while any(source.kind == "set" for source in meant.sources):
-            copied = self._copied(meant)
-            if copied is None or copied.path in seen or copied.meant is None:
+        visited: set[Path] = set()
+        while any(source.kind == "set" for source in resolution.sources):
+            copied = self._copied(resolution)
+            if copied is None or copied.path in visited or copied.resolution is None:
                 return []
-            seen.add(copied.path)
-            text, meant = copied.reference.text(), copied.meant
-        specs = [self._context.facts.meaning.typing.root_spec(source) for source in meant.sources]
-        parts = [_part(spec, meant.fields) for spec in specs]
+            visited.add(copied.path)
+            text, resolution = copied.reference.text(), copied.resolution
+        specs = [self._context.facts.meaning.typing.root_spec(source) for source in resolution.sources]
+        parts = [_part(spec, resolution.fields) for spec in specs]
         declared = [set() if part is None else set(part.properties or {}) for part in parts]
         return [
             f"{text}.{name}"
             for name in sorted(set.intersection(*declared) if declared else ())
-            if name.isidentifier() and all(_marked(spec, (), (*meant.fields, name)) is None for spec in specs)
+            if name.isidentifier() and all(_marked(spec, (), (*resolution.fields, name)) is None for spec in specs)
         ]
 
-    def _copied(self, meant: Resolution) -> Reading | None:
+    def _copied(self, resolution: Resolution) -> Reading | None:
         """Return the reading of the one `set` that gave a variable its value, if it is a plain copy."""
-        if len(meant.sources) != 1 or meant.fields:
+        if len(resolution.sources) != 1 or resolution.fields:
             return None
-        (source,) = meant.sources
+        (source,) = resolution.sources
         readings = [one for one in self._context.analyses.assignment.readings if one.path == source.path]
         steps = self._context.facts.meaning.clauses_of
         trees = [clause.tree for one in readings for clause in steps.get(one.step, ()) if clause.path == source.path]
         return readings[0] if len(readings) == 1 and isinstance(trees[0], Reference) else None
 
-    def _of_reference(self, meant: Resolution, seen: set[Location]) -> Iterator[Origin]:
-        """Yield the origins of what a reference may read; `seen` are the locations that were asked."""
-        for location in [(source, meant.fields) for source in meant.sources]:
-            if location in seen:
+    def _of_reference(self, resolution: Resolution, visited: set[Location]) -> Iterator[Origin]:
+        """Yield the origins of what a reference may read; `visited` are the locations that were asked."""
+        for location in [(source, resolution.fields) for source in resolution.sources]:
+            if location in visited:
                 continue
-            seen.add(location)
+            visited.add(location)
             yield from self._origins(*location)
             for passed in self._context.analyses.passing.into(*location):
-                found = self._of_reference(passed.meant, seen)
-                yield from (one._replace(kinds=STRING) if passed.is_text else one for one in found)
+                origins = self._of_reference(passed.resolution, visited)
+                yield from (one._replace(kinds=STRING) if passed.is_text else one for one in origins)
 
     def _origins(self, source: Source, fields: tuple[str, ...]) -> Iterator[Origin]:
         """Yield the origins of a value that does not come out of a body."""
@@ -194,15 +194,15 @@ class SensitiveFlow:
             steps = self._context.facts.flow.steps
             step = None if source.step is None else steps[source.step]
             if isinstance(step, InvokeStep):  # the called program says more of its input
-                place = (*step.home, "inputs", source.name.removeprefix(step.inside("")))
-                found = _marked(self._context.facts.meaning.typing.root_spec(source), place, fields)
-                if found is not None:
-                    yield found
+                path = (*step.home, "inputs", source.name.removeprefix(step.inside("")))
+                marked = _marked(self._context.facts.meaning.typing.root_spec(source), path, fields)
+                if marked is not None:
+                    yield marked
             return
         spec = self._context.facts.meaning.typing.root_spec(source)
-        found = _marked(spec, _spec_path(self._context, source), fields)
-        if found is not None:
-            yield found
+        marked = _marked(spec, _spec_path(self._context, source), fields)
+        if marked is not None:
+            yield marked
         if source.kind == "output":
             yield from self._repeated(source, fields)
 
@@ -256,15 +256,15 @@ def _marked(spec: TypeSpec | None, path: tuple[str | int, ...], fields: tuple[st
     pending = [(spec, path)] if spec is not None else []
     first, kinds = None, frozenset[str]()
     while pending:
-        inner, here = pending.pop()
+        inner, inner_path = pending.pop()
         if inner.sensitive:
-            first = first or Place((*here, "sensitive"))
+            first = first or Place((*inner_path, "sensitive"))
             kinds |= _searched_kinds(inner)
             continue
-        pending.extend((below, (*here, "properties", name)) for name, below in (inner.properties or {}).items())
+        pending.extend((below, (*inner_path, "properties", name)) for name, below in (inner.properties or {}).items())
         rest = _rest(inner)
-        pending.extend([(rest, (*here, "additionalProperties"))] if rest is not None else ())
-        pending.extend([(inner.items, (*here, "items"))] if inner.items is not None else ())
+        pending.extend([(rest, (*inner_path, "additionalProperties"))] if rest is not None else ())
+        pending.extend([(inner.items, (*inner_path, "items"))] if inner.items is not None else ())
     return None if first is None else Origin(first, kinds)
 
 

@@ -141,20 +141,20 @@ class Schema(Rule):
         for number, reply in enumerate(step.allowed_outputs or ()):
             if reply != reply.strip():
                 message = f"no reply is ever `{reply}`: white space at both ends of a reply is left out"
-                here = place.child("allowed_outputs", number)
+                reply_place = place.child("allowed_outputs", number)
                 help = f"write `{reply.strip()}`" if reply.strip() else "remove it"
-                yield self.finding(message, help, here, step=step.id)
+                yield self.finding(message, help, reply_place, step=step.id)
 
     def _case_names(self, step: ConditionStep, place: Place) -> Iterator[Finding]:
         """Yield every name that two branches share: a guardrail that names a branch must mean one of them."""
-        taken = {"then": "`then` and `otherwise` name the branches of every condition", "otherwise": ""}
-        taken["otherwise"] = taken["then"]
+        used = {"then": "`then` and `otherwise` name the branches of every condition", "otherwise": ""}
+        used["otherwise"] = used["then"]
         for position, case in enumerate(step.cases or ()):
-            if case.name in taken:
-                message = f"a case can't be called `{case.name}`: {taken[case.name]}"
+            if case.name in used:
+                message = f"a case can't be called `{case.name}`: {used[case.name]}"
                 yield self.finding(message, "give it another name", place.child(position, "name"), step=step.id)
             elif case.name is not None:
-                taken[case.name] = "another case has this name"
+                used[case.name] = "another case has this name"
 
     def _routing(self, context: Context, number: int, step: BaseStep, place: Place) -> Iterator[Finding]:
         if not isinstance(step, Routed):

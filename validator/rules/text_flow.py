@@ -75,14 +75,14 @@ class SensitiveToModel(Rule):
         flow = SensitiveFlow(context)
         for reading in context.analyses.assignment.readings:
             call = context.analyses.reader(reading)
-            if not isinstance(call, LlmCall) or reading.meant is None:
+            if not isinstance(call, LlmCall) or reading.resolution is None:
                 continue
-            origin = flow.origin(reading.meant)
+            origin = flow.origin(reading.resolution)
             if origin is not None:
                 text = reading.reference.text()
                 message = f"`{text}` is sensitive and reaches the prompt of `{call.id}`"
                 help = "remove it from the prompt, or let a tool return only what the model needs"
-                fields = [f"`{field}`" for field in flow.fields_to_show(text, reading.meant)]
+                fields = [f"`{field}`" for field in flow.fields_to_show(text, reading.resolution)]
                 if fields:
                     help = f"name the fields that are not sensitive: {' and '.join(fields)}; or {help}"
                 if origin.tool:
@@ -92,7 +92,7 @@ class SensitiveToModel(Rule):
                         f"`{origin.tool}` if its output never repeats its arguments"
                     )
                 related = [Label(origin.place, "it is marked here")]
-                copies = [source.path for source in reading.meant.sources if source.kind == "set"]
+                copies = [source.path for source in reading.resolution.sources if source.kind == "set"]
                 related += [Label(Place(path, key=True), "it is copied here") for path in copies[:3]]
                 yield self.finding(message, help, reading.place, step=call.id, related=related)
 
@@ -149,7 +149,7 @@ class UnguardedTextToEffect(Rule):
         writers = {(site.step, site.sub): site.call for site in sites if isinstance(site.call, ToolCall)}
         for reading in context.analyses.assignment.readings if writers else ():
             call = writers.get((reading.step, reading.sub))
-            if call is None or reading.meant is None or reading.step not in context.facts.graph.reachable:
+            if call is None or reading.resolution is None or reading.step not in context.facts.graph.reachable:
                 continue
             source = self._origin(context, reading)
             if source is not None and not _is_refused(context, reading, call):
@@ -227,12 +227,14 @@ class UnguardedTextToEffect(Rule):
     def _arrives(self, context: Context, source: Source, reading: Reading) -> bool:
         """Whether a path from the source to the reading passes no condition on the name, and no other assignment."""
         flow = context.facts.flow
-        assert reading.meant is not None
+        assert reading.resolution is not None
         names = reading.reference.names
-        root = names[: len(names) - len(reading.meant.fields)]
-        checks = {step for step, fields in self._conditions.get(source, ()) if _overlap(fields, reading.meant.fields)}
+        root = names[: len(names) - len(reading.resolution.fields)]
+        checks = {
+            step for step, fields in self._conditions.get(source, ()) if _overlap(fields, reading.resolution.fields)
+        }
         others = (number for number in self._assigning.get(root, ()) if number != source.step)
-        checks.update(number for number in others if not _keeps(context, number, root, reading.meant.fields))
+        checks.update(number for number in others if not _keeps(context, number, root, reading.resolution.fields))
 
         def passed(step: int) -> set[int]:
             return {one for one in flow.successors[step] if one == reading.step or one not in checks}
@@ -242,7 +244,7 @@ class UnguardedTextToEffect(Rule):
 
 
 def _fields(reading: Reading) -> tuple[str, ...]:
-    return reading.meant.fields if reading.meant is not None else ()
+    return reading.resolution.fields if reading.resolution is not None else ()
 
 
 def _is_limited(spec: TypeSpec | None) -> bool:
@@ -268,7 +270,7 @@ def _is_computed(context: Context, source: Source) -> bool:
 
 
 def _sources_of(reading: Reading) -> Iterator[tuple[Source, Reading]]:
-    return ((source, reading) for source in (reading.meant.sources if reading.meant is not None else ()))
+    return ((source, reading) for source in (reading.resolution.sources if reading.resolution is not None else ()))
 
 
 def _is_refused(context: Context, reading: Reading, call: ToolCall) -> bool:
@@ -283,9 +285,9 @@ def _conditions_on(context: Context) -> dict[Source, list[tuple[int, tuple[str, 
     """Return the condition steps that read each source, with the fields that they read."""
     found: dict[Source, list[tuple[int, tuple[str, ...]]]] = {}
     for reading in context.analyses.assignment.readings:
-        if reading.meant is not None and isinstance(context.facts.flow.steps[reading.step], ConditionStep):
-            for source in reading.meant.sources:
-                found.setdefault(source, []).append((reading.step, reading.meant.fields))
+        if reading.resolution is not None and isinstance(context.facts.flow.steps[reading.step], ConditionStep):
+            for source in reading.resolution.sources:
+                found.setdefault(source, []).append((reading.step, reading.resolution.fields))
     return found
 
 

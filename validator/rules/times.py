@@ -23,15 +23,15 @@ def time_findings(rule: Rule, context: Context) -> Iterator[Finding]:
     flow = SensitiveFlow(context) if readings and is_marked(context) else None
     for reading in readings:
         step = steps[reading.step]
-        if not isinstance(step, WaitStep) or reading.meant is None:
+        if not isinstance(step, WaitStep) or reading.resolution is None:
             continue
         text = reading.reference.text()
         words, kinds = _WANTED[step.field]
-        if step.stated_time == text and not kinds & context.facts.meaning.typing.view(reading.meant).kinds:
+        if step.stated_time == text and not kinds & context.facts.meaning.typing.view(reading.resolution).kinds:
             message = f"`{text}` is never {words}, so `{step.id}` can't wait for it"
             yield rule.finding(message, f"name {words}, or declare its type", reading.place, step=step.id)
             continue
-        origin = None if flow is None else flow.origin(reading.meant)
+        origin = None if flow is None else flow.origin(reading.resolution)
         if origin is not None:
             message = f"`{text}` is sensitive, and the journal would show how long `{step.id}` waits"
             related = [Label(origin.place, "it is marked here")]

@@ -137,15 +137,15 @@ class ToolArguments(Rule):
         declared = taker.declared
         absent = [name for name, spec in declared.items() if name not in call.args and not spec.has_default]
         unknown = [name for name in call.args if name not in declared]
-        meant = _pairs(unknown, [name for name in declared if name not in call.args])
+        pairs = _pairs(unknown, [name for name in declared if name not in call.args])
         for name in absent:
-            if name not in meant.values():
+            if name not in pairs.values():
                 place = Place((*site.path, "args"), key=True) if call.args else Place((*site.path, taker.kind))
                 message = f"the argument `{name}` of `{taker.name}` is missing"
                 yield self.finding(message, f"add `{name}` to `args`", place, step=call.id, related=related)
         for name, value in call.args.items():
             if name in unknown:
-                place, right = Place((*site.path, "args", name), key=True), meant.get(name)
+                place, right = Place((*site.path, "args", name), key=True), pairs.get(name)
                 help = (
                     f"rename `{name}` to `{right}`"
                     if right
@@ -156,9 +156,9 @@ class ToolArguments(Rule):
                 correction = respelt(place, name, [right]) if right else None
                 yield self.finding(message, help, place, step=call.id, related=related, correction=correction)
             else:
-                why = _mismatch(context, site, name, value, declared[name])
-                if why is not None:
-                    message, help = why
+                mismatch = _mismatch(context, site, name, value, declared[name])
+                if mismatch is not None:
+                    message, help = mismatch
                     place = Place((*site.path, "args", name))
                     yield self.finding(message, help, place, step=call.id, related=related)
 
@@ -175,9 +175,9 @@ def _pairs(unknown: list[str], missing: list[str]) -> dict[str, str]:
     """
     pairs: dict[str, str] = {}
     for name in unknown:
-        near = near_name(name, [one for one in missing if one not in pairs.values()])
-        if near is not None:
-            pairs[name] = near
+        similar = near_name(name, [one for one in missing if one not in pairs.values()])
+        if similar is not None:
+            pairs[name] = similar
     ours, theirs = ([one for one in names if one not in (*pairs, *pairs.values())] for names in (unknown, missing))
     return {**pairs, ours[0]: theirs[0]} if len(ours) == len(theirs) == 1 else pairs
 
@@ -201,9 +201,11 @@ def _mismatch(context: Context, site: CallSite | _At, name: str, value: Any, spe
     if isinstance(value, dict | tuple) and any(True for _ in embedded(value)):
         return None
     filled = fill(value, _no_lookup) if pieces or isinstance(value, dict | tuple) else value
-    why = refusal(filled, spec)
+    reason = refusal(filled, spec)
     return (
-        (f"the argument `{name}` is of the wrong type: it {why}", "write a value that the tool takes") if why else None
+        (f"the argument `{name}` is of the wrong type: it {reason}", "write a value that the tool takes")
+        if reason
+        else None
     )
 
 
@@ -213,21 +215,23 @@ def _reference_mismatch(
     view = context.facts.meaning.view(reference.names)
     if view is None or view.never:
         return None
-    given = _given(context, reference)
-    kinds = view.kinds if given is None and view.is_known else given
+    from_bodies = _given(context, reference)
+    kinds = view.kinds if from_bodies is None and view.is_known else from_bodies
     if kinds is None:
         return None
-    wanted = static_kinds(spec.kinds)
-    outside = kinds - wanted
+    accepted = static_kinds(spec.kinds)
+    outside = kinds - accepted
     if "null" in outside and context.analyses.not_null.at(site.step, [reference.names]):
         outside -= {"null"}
     text = reference.text()
     if outside:
-        verb = "is" if not kinds & wanted else "may be"
-        help = f"pass {_wanted(spec)}, or correct {_origin(text, given)}"
+        verb = "is" if not kinds & accepted else "may be"
+        help = f"pass {_wanted(spec)}, or correct {_origin(text, from_bodies)}"
         if outside == {"null"} and verb == "may be":
-            other = "declare a type without null" if given is None else f"correct {_origin(text, given)}"
-            help = f"test `{text} != null` on every path to `{site.call.id}`, or {other}"
+            alternative = (
+                "declare a type without null" if from_bodies is None else f"correct {_origin(text, from_bodies)}"
+            )
+            help = f"test `{text} != null` on every path to `{site.call.id}`, or {alternative}"
         return f"the argument `{name}` must be {_wanted(spec)}, but `{text}` {verb} {either(outside)}", help
     if view.enum and spec.enum and not any(same(a, b) for a in view.enum for b in spec.enum):
         return f"the argument `{name}` can have none of the values of `{text}`", "pass a value that the tool takes"
@@ -236,14 +240,14 @@ def _reference_mismatch(
 
 def _given(context: Context, reference: Reference) -> Kinds | None:
     """Return the kinds of the values that bodies give a reference; None where they give none, or any."""
-    meant = context.facts.meaning.names.meaning(reference.names)
-    given = [] if meant is None else context.facts.given_by_bodies.kinds_given(meant)
-    known = [one for one in given if one is not None]
-    return frozenset().union(*known) if known and len(known) == len(given) else None
+    resolution = context.facts.meaning.names.meaning(reference.names)
+    from_bodies = [] if resolution is None else context.facts.given_by_bodies.kinds_given(resolution)
+    known = [one for one in from_bodies if one is not None]
+    return frozenset().union(*known) if known and len(known) == len(from_bodies) else None
 
 
-def _origin(text: str, given: Kinds | None) -> str:
-    return f"the type of `{text}` where it is declared" if given is None else f"what the body gives as `{text}`"
+def _origin(text: str, from_bodies: Kinds | None) -> str:
+    return f"the type of `{text}` where it is declared" if from_bodies is None else f"what the body gives as `{text}`"
 
 
 def _wanted(spec: TypeSpec) -> str:

@@ -86,9 +86,9 @@ class TypeMismatch(Rule):
     def _defaults(self, context: Context) -> Iterator[Finding]:
         for path, spec in _declared_types(context):
             if spec.has_default:
-                why = refusal(spec.default, spec)
-                if why is not None:
-                    message = f"the default of `{path[-1]}` is not of its type: it {why}"
+                reason = refusal(spec.default, spec)
+                if reason is not None:
+                    message = f"the default of `{path[-1]}` is not of its type: it {reason}"
                     yield self.finding(message, "correct the default or the type", Place((*path, "default")))
 
     def _fallbacks(self, context: Context) -> Iterator[Finding]:
@@ -97,9 +97,9 @@ class TypeMismatch(Rule):
             if call.fallback is None:
                 continue
             spec = context.facts.declared_output(call)
-            why = refusal(call.fallback, spec) if spec is not None else None
-            if why is not None:
-                message = f"the fallback of `{call.id}` is not of the type of its output: it {why}"
+            reason = refusal(call.fallback, spec) if spec is not None else None
+            if reason is not None:
+                message = f"the fallback of `{call.id}` is not of the type of its output: it {reason}"
                 place = Place((*site.path, "fallback"))
                 yield self.finding(message, "write a fallback that the type allows", place, step=call.id)
 
@@ -181,10 +181,10 @@ class QuotedReference(Rule):
         correction: Correction | None = SAY_2
         if "language" in context.facts.program.model_fields_set:
             help, correction = "write `language: 2` instead of `language: 1`: there it is read", None
-        for found in embedded(data, (*context.facts.flow.layout.path(number), "set")):
-            message = f"`{found.reference.text()}` is in a list or object of `set`, where it is text in language 1"
-            place = Place(found.path, within=(found.reference.start, found.reference.end))
-            is_known = context.facts.meaning.names.meaning(found.reference.names) is not None
+        for quoted in embedded(data, (*context.facts.flow.layout.path(number), "set")):
+            message = f"`{quoted.reference.text()}` is in a list or object of `set`, where it is text in language 1"
+            place = Place(quoted.path, within=(quoted.reference.start, quoted.reference.end))
+            is_known = context.facts.meaning.names.meaning(quoted.reference.names) is not None
             yield self.finding(message, help, place, step=step.id, correction=correction if is_known else None)
 
 

@@ -63,13 +63,13 @@ class NoManifest(Rule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Yield one finding that says what follows from tools of which nothing is declared."""
         sites = unknown_sites(context)
-        found = [(list(risk().at(context, sites)), words) for risk, words in _RISKS] if sites else []
-        risky = [finding for findings, _ in found for finding in findings]
+        risks = [(list(risk().at(context, sites)), words) for risk, words in _RISKS] if sites else []
+        risky = [finding for findings, _ in risks for finding in findings]
         if not risky:
             return
         tools = {site.call.id: site.call.tool for site in sites if site.call.type == "tool"}
         follows = [
-            words.format(_listed(tools[one.step or ""] for one in findings)) for findings, words in found if findings
+            words.format(_listed(tools[one.step or ""] for one in findings)) for findings, words in risks if findings
         ]
         example = tools[risky[0].step or ""]
         message = f"no tool is declared, so each is assumed to write and not to be idempotent: {'; '.join(follows)}"

@@ -85,10 +85,12 @@ class NeverRead(Rule):
         called |= _guarded_tools(context) | {_near(tool, program.tools or ()) for tool in called}
         tools = [tool for tool in program.tools or () if tool not in called]
         yield from self._finding(_at(("tools",), tools), "no step calls the tool")
-        outputs = {one.name: one for one in _unread_outputs(context, read) if own_name(one.name) not in mentioned}
+        outputs = {
+            output.name: output for output in _unread_outputs(context, read) if own_name(output.name) not in mentioned
+        }
         groups: dict[str, list[_Unread]] = {}
-        for one in outputs.values():  # a called program has findings of its own
-            groups.setdefault(one.name.rpartition("/")[0], []).append(one)
+        for output in outputs.values():  # a called program has findings of its own
+            groups.setdefault(output.name.rpartition("/")[0], []).append(output)
         for group in groups.values():
             yield from self._finding(group, "nothing reads")
         yield from self._finding(list(_uncalled(program)), "no step calls the program")
@@ -103,27 +105,27 @@ class NeverRead(Rule):
             step = layout.steps[number]
             assert isinstance(step, InvokeStep)
             inputs = [name for name in step.declared if (number, name) not in known and name not in mentioned]
-            found = _at((*home, "inputs"), inputs)
-            yield from self._finding(found, "nothing reads the input", " here and in the calls")
+            unread_inputs = _at((*home, "inputs"), inputs)
+            yield from self._finding(unread_inputs, "nothing reads the input", " here and in the calls")
             calls_inside = (call for one in layout.inside(number) for _, call in layout.steps[one].calls)
             called = {call.tool for call in calls_inside if isinstance(call, ToolCall)}
             tools = [name for name in step.tools if name not in called | guarded]
             yield from self._finding(_at((*home, "tools"), tools), "no step calls the tool")
 
-    def _finding(self, found: Sequence[_Unread], what: str, where: str = "") -> Iterator[Finding]:
-        found = [one for one in found if not own_name(one.name).startswith("_")]
-        if not found:
+    def _finding(self, unread: Sequence[_Unread], message: str, where: str = "") -> Iterator[Finding]:
+        unread = [one for one in unread if not own_name(one.name).startswith("_")]
+        if not unread:
             return
-        words = [f"`{one.name}`" for one in found[:SHOWN]]
-        if len(found) > SHOWN:
-            words.append(f"{len(found) - SHOWN} more")
+        words = [f"`{one.name}`" for one in unread[:SHOWN]]
+        if len(unread) > SHOWN:
+            words.append(f"{len(unread) - SHOWN} more")
         names = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-        plural = "s" if len(found) > 1 and what != "nothing reads" else ""
-        help = f"use it, or remove it{where}; to keep it on purpose, call it `_{own_name(found[0].name)}`"
-        if len(found) > 1:
+        plural = "s" if len(unread) > 1 and message != "nothing reads" else ""
+        help = f"use it, or remove it{where}; to keep it on purpose, call it `_{own_name(unread[0].name)}`"
+        if len(unread) > 1:
             help = f"use them, or remove them{where}; to keep one on purpose, begin its name with `_`"
-        related = [Label(one.place, "and this one") for one in found[1:SHOWN]]
-        yield self.finding(f"{what}{plural} {names}", help, found[0].place, related=related)
+        related = [Label(one.place, "and this one") for one in unread[1:SHOWN]]
+        yield self.finding(f"{message}{plural} {names}", help, unread[0].place, related=related)
 
 
 def _at(path: Path, names: Iterable[str]) -> list[_Unread]:
@@ -136,7 +138,7 @@ def _read(context: Context) -> set[Source]:
     # A variable of which a field is assigned is not read by that.
     every = context.analyses.assignment.readings
     readings = [one for one in every if one.clause is None or not one.clause.is_base(one.reference.start)]
-    read = {source for reading in readings if reading.meant for source in reading.meant.sources}
+    read = {source for reading in readings if reading.resolution for source in reading.resolution.sources}
     trees = [clause.tree for clause in context.facts.meaning.clauses if clause.tree is not None]
     for _, when in context.facts.meaning.whens:
         try:
@@ -145,8 +147,8 @@ def _read(context: Context) -> set[Source]:
             continue
     for node in (node for tree in trees for part in asked_parts(tree) for node in walk(part)):
         reference = node.reference if isinstance(node, Defined) else node
-        meant = names.meaning(reference.names) if isinstance(reference, Reference) else None
-        read.update(meant.sources if meant is not None else ())
+        resolution = names.meaning(reference.names) if isinstance(reference, Reference) else None
+        read.update(resolution.sources if resolution is not None else ())
     return read
 
 
@@ -160,11 +162,11 @@ def _mentioned(context: Context) -> set[str]:
     for number, step in enumerate(context.facts.flow.steps):
         for _, path, value in step.templates:
             texts += [text for _, text in braced_texts(value, (*context.facts.flow.layout.path(number), *path))]
-    found = {name for text in texts for name in re.findall(NAME, text)}
+    names = {name for text in texts for name in re.findall(NAME, text)}
     undefined = {
-        reading.reference.names[0] for reading in context.analyses.assignment.readings if reading.meant is None
+        reading.reference.names[0] for reading in context.analyses.assignment.readings if reading.resolution is None
     }
-    return found | {own_name(_near(name, meaning.names.variables)) for name in undefined}
+    return names | {own_name(_near(name, meaning.names.variables)) for name in undefined}
 
 
 def _uncalled(program: Program) -> Iterator[_Unread]:
@@ -194,9 +196,9 @@ def _gives_result(context: Context, number: int) -> bool:
     fork = flow.layout.forks.get(number)
     body = flow.layout.bodies.get(number)
     last = fork.join if fork is not None else number if body is None else body.next
-    targets = [way.to for way in flow.transitions[last] if way.kind == "success"]
+    targets = [transition.to for transition in flow.transitions[last] if transition.kind == "success"]
     ends = (
-        to == END or (to >= 0 and isinstance(one := flow.steps[to], EndStep) and one.output is None) for to in targets
+        to == END or (to >= 0 and isinstance(step := flow.steps[to], EndStep) and step.output is None) for to in targets
     )
     return any(ends)
 
@@ -212,7 +214,7 @@ def _unread_outputs(context: Context, read: set[Source]) -> Iterator[_Unread]:
             if (number, name) not in assigned and next(texts(value), None) is not None:
                 yield _Unread(name, Place(assigned_path(context.facts.flow.layout, number, name), key=True))
         whole = [(None, step)] if isinstance(step, Failing) else []
-        for sub, one in (*whole, *step.calls):
-            key, path = one.output_key, context.facts.flow.layout.path(number, sub)
-            if key is not None and (number, sub, one.id) not in known:
+        for sub, part in (*whole, *step.calls):
+            key, path = part.output_key, context.facts.flow.layout.path(number, sub)
+            if key is not None and (number, sub, part.id) not in known:
                 yield _Unread(key, Place((*path, "output_key")))

@@ -14,7 +14,7 @@ import pytest
 
 from machines import unchecked
 from stepward.validator import ProgramValidator, Verdict
-from stepward.validator.analysis.ways import TransitionChoices
+from stepward.validator.analysis.transition_choices import TransitionChoices
 from stepward.vm import MemoryJournal, Program
 from two_sources import FAILS, LATE, World
 

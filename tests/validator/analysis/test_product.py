@@ -24,7 +24,7 @@ from stepward.validator.analysis import counting, monitors, product, rounds
 from stepward.validator.analysis.counting import MAX_COUNTED_PAIRS, explore_counted
 from stepward.validator.analysis.product import Exploration, Monitor
 from stepward.validator.analysis.siblings import monitor_of
-from stepward.validator.analysis.ways import TransitionChoices
+from stepward.validator.analysis.transition_choices import TransitionChoices
 from stepward.validator.context import Context
 from stepward.vm import Program
 from stepward.vm.language.automata import AtMostOnceAutomaton

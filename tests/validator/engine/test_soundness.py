@@ -28,7 +28,7 @@ from stepward.sabotage.reference.run import Over
 from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.analysis import monitors, siblings
 from stepward.validator.analysis.assignment import Assignment, Effect
-from stepward.validator.analysis.ways import TransitionChoices
+from stepward.validator.analysis.transition_choices import TransitionChoices
 from stepward.validator.findings import Move
 from stepward.vm import Flow, Program, Transition
 

@@ -14,7 +14,7 @@ import pytest
 from layers import impatient, only
 from sizes import asked_for
 from stepward.validator import ProgramValidator, Report, Verdict
-from stepward.validator.analysis.ways import TransitionChoices
+from stepward.validator.analysis.transition_choices import TransitionChoices
 from stepward.validator.engine.search import explicit
 from stepward.validator.engine.systems.system import Literal
 from stepward.validator.engine.values.partition import Partition

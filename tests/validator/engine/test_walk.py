@@ -205,7 +205,7 @@ ALLOW = {"policy": "p", "allow": [{"tool": "pay", "when": "$args.n < 5"}, {"tool
 
 
 @pytest.mark.parametrize(
-    ("parts", "culprits"),
+    ("parts", "violating"),
     [
         (["pay $n", "pay 4.99"], {"x0"}),
         (["pay 4.99", "pay $n"], {"x1"}),
@@ -215,7 +215,7 @@ ALLOW = {"policy": "p", "allow": [{"tool": "pay", "when": "$args.n < 5"}, {"tool
     ],
 )
 def test_an_argument_that_is_not_allowed_is_shown_beside_siblings_that_start(
-    parts: list[str], culprits: set[str]
+    parts: list[str], violating: set[str]
 ) -> None:
     calls = []
     for number, (tool, value) in enumerate(part.split() for part in parts):
@@ -224,7 +224,7 @@ def test_an_argument_that_is_not_allowed_is_shown_beside_siblings_that_start(
     report = checked(text, ALLOW)
     found = [finding for finding in report.findings if finding.code.startswith("SW4")]
     assert {finding.code for finding in found} <= {"SW403"}
-    assert len(found) == len(culprits)
+    assert len(found) == len(violating)
     assert all(finding.evidence is not None and finding.evidence.witness is not None for finding in found)
 
 

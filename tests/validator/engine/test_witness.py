@@ -20,7 +20,7 @@ from paths import BAD
 from programs import programs
 from sizes import size
 from stepward.validator import Finding, Report
-from stepward.validator.analysis.ways import TransitionChoices
+from stepward.validator.analysis.transition_choices import TransitionChoices
 from stepward.validator.cli import main
 from stepward.validator.engine.witnesses.replay import WitnessNotReplayed, replay
 from stepward.validator.engine.witnesses.witness import Witness, WitnessRefused

@@ -13,7 +13,7 @@ import pytest
 
 from brute_force import truth
 from stepward.validator import ProgramValidator, Verdict
-from stepward.validator.analysis.ways import TransitionChoices
+from stepward.validator.analysis.transition_choices import TransitionChoices
 from stepward.validator.findings import Property
 from stepward.vm import Program
 

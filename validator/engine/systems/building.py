@@ -277,7 +277,7 @@ class Builder:
         step, state = self.product.found.steps[number], self.product.found.states[number]
         if not self.question.asks(self.product.monitor.enter(step, state), step):
             return
-        for subs in self.product.monitor.culprits(step, state):
+        for subs in self.product.monitor.violating_starts(step, state):
             behind = self._siblings.before(step, subs)
             siblings = behind.siblings if behind is not None else ()
             starts = [behind.starts] if behind is not None else [self.moves.starts(step, sub) for sub in subs]

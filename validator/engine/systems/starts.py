@@ -43,7 +43,7 @@ class Starts:
     def of(self, number: int, sub: int | None, call: Call) -> tuple[tuple[Guards, ...], tuple[Guards, ...]]:
         """Return the alternatives of guards under which a call starts, and those under which it is refused."""
         earlier = self.analyses.assignment.earlier(number, sub)
-        return self._of(number, sub, call, earlier.given | earlier.gone)
+        return self._of(number, sub, call, earlier.defined | earlier.undefined)
 
     def behind(self, number: int, sub: int, call: Call) -> tuple[Guards, ...]:
         """Return the alternatives of guards under which a sub-step starts in the state that its siblings have left."""

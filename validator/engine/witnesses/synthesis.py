@@ -245,7 +245,7 @@ class Witnesses:
         """Return the sources of the values that a step reads, with `set` names followed to their origins."""
         found: dict[Spot, None] = {}
         for reading in self.analyses.assignment.readings_at(number):
-            for spot in origins(self.facts, reading.meant):
+            for spot in origins(self.facts, reading.resolution):
                 found[spot] = None
                 if len(found) == MAX_SPOTS:
                     return list(found)
@@ -462,7 +462,7 @@ class Witnesses:
             return tuple(Source("input", name, ("inputs", name)) for name in self.program.inputs)
         found: dict[Source, None] = {}
         for reading in self.analyses.assignment.readings:
-            for source in reading.meant.sources if reading.meant is not None else ():
+            for source in reading.resolution.sources if reading.resolution is not None else ():
                 if source.kind == "input":
                     found[source] = None
         for clause in self.meaning.clauses:

@@ -1,4 +1,4 @@
-"""What is left open without a search, each with its reason and with what a user can do about it.
+"""Why a rule is unknown without a search: the reasons, each with what a user can do about it.
 
 More time helps with none of these.
 """
@@ -12,7 +12,7 @@ from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.outcomes import RUN
 from stepward.validator.analysis.racing import exposed, is_decided, is_ordered, only_pays, rivals
 from stepward.validator.analysis.siblings import hits_in
-from stepward.validator.reasons import LeftOpen
+from stepward.validator.reasons import UnknownReason
 from stepward.vm.errors import ExpressionError
 from stepward.vm.expressions.fields import written
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Reference, all_references, with_children
@@ -21,7 +21,7 @@ from stepward.vm.language.layout import Fork
 from stepward.vm.language.steps import AnyStep, BranchStep, InvokeStep, Stage
 
 
-def left_open(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> LeftOpen | None:
+def unknown_reason(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> UnknownReason | None:
     """Return why a rule is not decided, or None if it can be; `owner` is as in `hits_in`."""
     if isinstance(rule, FollowedBy):
         if rule.ends != "any":
@@ -32,18 +32,18 @@ def left_open(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> LeftOpen
     return reads_sibling(facts, rule.when, [hit.step for hit in hits_in(facts, rule.never, owner)])
 
 
-def _within(facts: ProgramFacts, rule: FollowedBy, owner: int) -> LeftOpen:
+def _within(facts: ProgramFacts, rule: FollowedBy, owner: int) -> UnknownReason:
     """Return why a `followed_by` of a body with `ends: any` is left open."""
     step, then = facts.flow.steps[owner], rule.followed_by.then.text()
-    what = noun_of(step)
+    noun = noun_of(step)
     help = "do without `ends: any`"
     if not facts.flow.layout.has_siblings:
         where = "`guardrails` of the program"
         if isinstance(step, InvokeStep):
             has_ids = any(isinstance(one, StepSelector) for one in (rule.followed_by.first, rule.followed_by.then))
             where += f" that has `{step.id}`" + (f", with steps as `{step.id}/ID`" if has_ids else "")
-        help += f", or move it to the {where}, where it is proved; {then} may follow behind the {what} then"
-    return LeftOpen(f"with `ends: any` the run may end within one {what}, and that is not proved yet", help)
+        help += f", or move it to the {where}, where it is proved; {then} may follow behind the {noun} then"
+    return UnknownReason(f"with `ends: any` the run may end within one {noun}, and that is not proved yet", help)
 
 
 def noun_of(step: AnyStep) -> str:
@@ -63,7 +63,7 @@ def ending_in(facts: ProgramFacts, owner: int | None) -> tuple[str, str]:
 # -- the end of a run while siblings run ---------------------------------------------------------------------------
 
 
-def _ends_beside(facts: ProgramFacts, rule: FollowedBy) -> LeftOpen | None:
+def _ends_beside(facts: ProgramFacts, rule: FollowedBy) -> UnknownReason | None:
     """Return why a rule with `ends: any` is left open: a run may be cancelled in a sibling of the place of P."""
     then = rule.followed_by.then
     counted = {hit[:2] for hit in facts.hits(then)}
@@ -74,7 +74,7 @@ def _ends_beside(facts: ProgramFacts, rule: FollowedBy) -> LeftOpen | None:
             where = facts.flow.steps[hit.step].id
             reason = f"with `ends: any` the run may end beside `{where}` before {then.text()} starts, "
             help = f"{', '.join(todo)}, or do without `ends: any`"
-            return LeftOpen(f"{reason}and that is not proved yet", help, may_be_broken=True)
+            return UnknownReason(f"{reason}and that is not proved yet", help, may_be_broken=True)
     return None
 
 
@@ -92,12 +92,14 @@ def _side_by_side(facts: ProgramFacts, step: int, paying: Collection[int]) -> It
         elif isinstance(facts.flow.steps[owner], BranchStep):
             fork = layout.fork_at(owner)
             index = fork.branches.index(owner)
-            free = [one for one in range(len(fork.branches)) if not is_ordered(fork, index, one)]
+            free = [sibling for sibling in range(len(fork.branches)) if not is_ordered(fork, index, sibling)]
             if not has_budget(facts):
-                free = [one for one in free if not only_pays(layout, fork.branches[one], paying.__contains__)]
+                free = [
+                    sibling for sibling in free if not only_pays(layout, fork.branches[sibling], paying.__contains__)
+                ]
             name = facts.flow.steps[owner].id
-            for one in free:
-                yield f"write `depends_on: [{name}]` in `{facts.flow.steps[fork.branches[one]].id}`"
+            for sibling in free:
+                yield f"write `depends_on: [{name}]` in `{facts.flow.steps[fork.branches[sibling]].id}`"
 
 
 def has_budget(facts: ProgramFacts) -> bool:
@@ -114,7 +116,7 @@ def follows_beside(facts: ProgramFacts, rule: FollowedBy) -> bool:
             if isinstance(facts.flow.steps[owner], BranchStep):
                 fork = layout.fork_at(owner)
                 index = fork.branches.index(owner)
-                beside = [one for place, one in enumerate(fork.branches) if not is_ordered(fork, index, place)]
+                beside = [one for number, one in enumerate(fork.branches) if not is_ordered(fork, index, number)]
                 if any(one.step in layout.inside(branch) for branch in beside for one in then):
                     return True
     return False
@@ -139,12 +141,12 @@ def _unseen(facts: ProgramFacts, step: int) -> Iterator[tuple[str, str, Fork]]:
         if isinstance(facts.flow.steps[owner], BranchStep):
             fork = layout.fork_at(owner)
             number = fork.branches.index(owner)
-            for one in range(number):
-                if one not in fork.before[number]:
-                    yield facts.flow.steps[fork.branches[one]].id, facts.flow.steps[owner].id, fork
+            for index in range(number):
+                if index not in fork.before[number]:
+                    yield facts.flow.steps[fork.branches[index]].id, facts.flow.steps[owner].id, fork
 
 
-def reads_sibling(facts: ProgramFacts, when: str, steps: Iterable[int]) -> LeftOpen | None:
+def reads_sibling(facts: ProgramFacts, when: str, steps: Iterable[int]) -> UnknownReason | None:
     """Return why a condition is not judged that is asked at some steps, or None.
 
     What a branch does not see is undefined there, unless an earlier round of the parallel step has left it.
@@ -155,13 +157,13 @@ def reads_sibling(facts: ProgramFacts, when: str, steps: Iterable[int]) -> LeftO
         return None
     read = {one.names[0]: one.names for one in all_references(tree) if _is_of_id(facts, one.names)}
     for step in steps:
-        for name, other, fork in _unseen(facts, step):
+        for name, branch, fork in _unseen(facts, step):
             if name in read and _may_come_again(facts, fork):
-                shown = f"`${written(read[name])}`"
-                reason = f"its condition reads {shown} in `{other}`, where an earlier round of "
+                reference = f"`${written(read[name])}`"
+                reason = f"its condition reads {reference} in `{branch}`, where an earlier round of "
                 reason += f"`{facts.flow.steps[fork.owner].id}` may have left it"
-                help = f"write `depends_on: [{name}]` in `{other}`, or do without {shown} in the condition"
-                return LeftOpen(reason, help)
+                help = f"write `depends_on: [{name}]` in `{branch}`, or do without {reference} in the condition"
+                return UnknownReason(reason, help)
     return None
 
 
@@ -170,13 +172,13 @@ def _may_come_again(facts: ProgramFacts, fork: Fork) -> bool:
     layout = facts.flow.layout
     owner = layout.owner(fork.owner)
     around = range(len(facts.flow.steps)) if owner is None else layout.inside(owner)
-    seen, pending = {fork.join}, [fork.join]
+    visited, pending = {fork.join}, [fork.join]
     while pending:
         for target in facts.flow.successors[pending.pop()]:
             if target == fork.owner:
                 return True
-            if target in around and target not in seen:
-                seen.add(target)
+            if target in around and target not in visited:
+                visited.add(target)
                 pending.append(target)
     return False
 
@@ -198,11 +200,11 @@ def rival_help(facts: ProgramFacts, rule: AnyRule, number: int) -> str | None:
     if rival == number or not isinstance(rule, FollowedBy):
         return None
     stage = layout.steps[number]
-    own = {*layout.owners_of(number), *([layout.body_of(number).owner] if isinstance(stage, Stage) else [])}
-    others = set(layout.owners_of(rival))
-    pairs = ((own & {*fork.branches}, others & {*fork.branches}) for fork in layout.forks.values())
-    mine, other = next((*one, *two) for one, two in pairs if one and two and one != two)
-    names = layout.steps[mine].id, layout.steps[other].id
+    own_owners = {*layout.owners_of(number), *([layout.body_of(number).owner] if isinstance(stage, Stage) else [])}
+    rival_owners = set(layout.owners_of(rival))
+    pairs = ((own_owners & {*fork.branches}, rival_owners & {*fork.branches}) for fork in layout.forks.values())
+    own_branch, rival_branch = next((*one, *two) for one, two in pairs if one and two and one != two)
+    names = layout.steps[own_branch].id, layout.steps[rival_branch].id
     order = f"write `depends_on: [{names[0]}]` in `{names[1]}`"
     if isinstance(stage, Stage):
         order = f"let {rule.followed_by.then.text()} follow within `{names[0]}`, and {order}"
@@ -211,8 +213,8 @@ def rival_help(facts: ProgramFacts, rule: AnyRule, number: int) -> str | None:
 
 def _is_of_id(facts: ProgramFacts, names: tuple[str, ...]) -> bool:
     """Return whether a reference is to what a step or a branch came to: a variable of its name comes first."""
-    meant = facts.meaning.names.meaning(names)
-    return meant is not None and len(names) - len(meant.fields) > 1
+    resolution = facts.meaning.names.meaning(names)
+    return resolution is not None and len(names) - len(resolution.fields) > 1
 
 
 def is_unseen(facts: ProgramFacts, names: tuple[str, ...], step: int) -> bool:
@@ -233,7 +235,9 @@ def as_seen(facts: ProgramFacts, tree: Expression, step: int) -> Expression:
 
 def unseen_words(facts: ProgramFacts, names: tuple[str, ...], step: int, when: str) -> tuple[str, str]:
     """Return the message and the help for a rule that needs what a step does not see."""
-    here, shown = facts.flow.steps[step].id, f"${written(names)}"
+    reader, reference = facts.flow.steps[step].id, f"${written(names)}"
     branch = next(branch for name, branch, _ in _unseen(facts, step) if name == names[0])
-    message = f"`{here}` can start while `{shown}` is undefined beside `{names[0]}`, so `{when}` can't be ruled out"
-    return message, f"write `depends_on: [{names[0]}]` in `{branch}`, or start the rule with `defined({shown}) and`"
+    message = (
+        f"`{reader}` can start while `{reference}` is undefined beside `{names[0]}`, so `{when}` can't be ruled out"
+    )
+    return message, f"write `depends_on: [{names[0]}]` in `{branch}`, or start the rule with `defined({reference}) and`"
