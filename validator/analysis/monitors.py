@@ -7,13 +7,13 @@ the graph leaves open: whether a part of a step started, and whether it succeede
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations
 from typing import NamedTuple, cast
 
 from stepward.validator.analysis.analyses import Analyses
+from stepward.validator.analysis.joint_parts import Events, JointParts, Selected
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
 from stepward.vm.language.automata import Bound, NeverAutomaton, awaited
-from stepward.vm.language.order import order_of
 from stepward.vm.language.selectors import Match, by_step
 from stepward.vm.language.steps import (
     BaseStep,
@@ -31,88 +31,19 @@ from stepward.vm.language.steps import (
 from stepward.vm.language.transitions import Transition
 
 
-def succeeds(hit: Match, transition: Transition) -> tuple[bool, ...]:
-    """Return whether a matched part succeeded, given the transition of its step: (True,), (False,), or both."""
-    if hit.sub is None:
-        return (transition.kind in ("success", "branch"),)
-    assert isinstance(hit.part, Call)
-    if transition.kind == "visits":
-        return (False,)
-    certain = transition.kind == "success" and hit.part.on_error != "skip" and hit.part.on_timeout != "fallback"
-    return (True,) if certain else (True, False)
+def succeeds(transition: Transition) -> bool:
+    """Return whether a step succeeded, given its transition."""
+    return transition.kind in ("success", "branch")
 
 
-def some_succeed(
-    hits: list[Match], transition: Transition, whole: BaseStep, call_outcomes: CallOutcomes
-) -> tuple[bool, ...]:
-    """Return whether some matched part of a step succeeded, given the transition: (True,), (False,), or both."""
-    if call_outcomes:
-        return (any(call_outcomes.get(hit.sub) == "succeeds" for hit in hits),)
-    outcomes = [succeeds(hit, transition) for hit in hits]
-    if any(outcome == (True,) for outcome in outcomes):
-        return (True,)
-    order = order_of(whole) if isinstance(whole, ParallelStep) else None
-    if transition.kind == "success" and isinstance(whole, ParallelStep) and order is not None:
-        # What a part that is not skipped depends on had an output, or the step had failed.
-        required = (sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip")
-        needed = frozenset().union(*(order.before[sub] for sub in required))
-        if any(hit.sub in needed and _never_falls_back(hit) for hit in hits):
-            return (True,)
-    candidates = [hit for hit, outcome in zip(hits, outcomes, strict=True) if True in outcome]
-    if transition.kind == "failed" and isinstance(whole, ParallelStep):
-        # A part that is not skipped has failed. The matched part did not succeed if only itself, or one that it depends
-        # on, can be that one.
-        failing = {sub for sub, part in enumerate(whole.parallel_steps) if part.on_error != "skip"}
-        before = {} if order is None else dict(enumerate(order.before))
-        candidates = [
-            hit for hit in candidates if hit.sub is None or failing - {hit.sub} - before.get(hit.sub, frozenset())
-        ]
-    return (True, False) if candidates else (False,)
-
-
-def some_start(
-    hits: list[Match], transition: Transition, call_outcomes: CallOutcomes, analyses: Analyses
-) -> tuple[bool, ...]:
-    """Return whether some matched part of a step had started, given the transition: (True,), (False,), or both."""
-    if call_outcomes:
-        return (any(call_outcomes.get(hit.sub) != "unstarted" for hit in hits),)
-    if transition.kind == "visits":
-        return (False,)
-    if isinstance(hits[0].part, ForEachStep | ComputeStep):
+def starts(part: BaseStep, number: int, transition: Transition, analyses: Analyses) -> tuple[bool, ...]:
+    """Return whether a step had started, given its transition: (True,), (False,), or both."""
+    if isinstance(part, ForEachStep | ComputeStep):
         return (transition.kind == "success",)
-    if isinstance(hits[0].part, ConditionStep | SetStep | EndStep):
+    if isinstance(part, ConditionStep | SetStep | EndStep):
         return (True,)  # also where it can't be evaluated
-    if not any(_may_have_begun(hit, transition, analyses) for hit in hits):
-        return (False,)
-    is_part = any(hit.sub is not None for hit in hits)
-    if is_part and not any(_is_reached(hit, transition, analyses) for hit in hits):
-        return (True, False)
-    is_sure = (transition.kind not in ("failed", "skipped") and not is_part) or analyses.starts_for_certain(
-        hits[0].step
-    )
+    is_sure = transition.kind not in ("failed", "skipped") or analyses.starts_for_certain(number)
     return (True,) if is_sure else (True, False)
-
-
-def _may_have_begun(hit: Match, transition: Transition, analyses: Analyses) -> bool:
-    """Return whether a matched part may have started, given the transition.
-
-    It did not if its step failed, and only parts that it depends on can be what failed the step.
-    """
-    order = analyses.facts.meaning.orders.get(hit.step)
-    if order is None or hit.sub is None or transition.kind not in ("failed", "skipped"):
-        return True
-    parts = analyses.facts.flow.steps[hit.step].sub_steps
-    failing = {sub for sub, part in enumerate(parts) if part.on_error != "skip"}
-    return not failing <= order.before[hit.sub]
-
-
-def _is_reached(hit: Match, transition: Transition, analyses: Analyses) -> bool:
-    """Return whether everything that a sub-step depends on certainly had an output, given the transition."""
-    order = analyses.facts.meaning.orders.get(hit.step)
-    if order is None or hit.sub is None or not order.before[hit.sub]:
-        return True
-    parts = analyses.facts.flow.steps[hit.step].sub_steps
-    return transition.kind == "success" and all(parts[one].on_error != "skip" for one in order.before[hit.sub])
 
 
 def without_ineffective_fallbacks(hits: Iterable[Match], analyses: Analyses) -> Iterator[Match]:
@@ -149,6 +80,7 @@ class RuleMonitor(Monitor):
         self.facts, self.analyses = analyses.facts, analyses
         self.automaton, self.doubtless, self.stale_by = rule.automaton, doubtless, rule.stale_by
         self.stale_parts, self.orders = rule.stale_parts, analyses.facts.meaning.orders
+        self._parts: dict[int, JointParts] = {}
         self.starts = [by_step(hits) for hits in rule.starts]
         self.comes = [by_step(self._at_ends(without_ineffective_fallbacks(hits, analyses))) for hits in rule.comes]
         self.starting = {step: self._starting(step) for hits in self.starts for step in hits}
@@ -270,77 +202,80 @@ class RuleMonitor(Monitor):
             return (state,)
         if step in self.renewing:
             return (self.start(),)
-        automaton, states = self.automaton, [state]
-        if automaton.counts_starts and step in self.starting:
-            states = [
-                automaton.started(state, which) if which else state
-                for which in self._started(step, transition, call_outcomes)
-            ]
-        if automaton.comes:
-            stale = self._stale(step, transition)
-            states = [
-                automaton.left(one, came, stale)
-                for came in self._satisfied(step, transition, call_outcomes)
-                for one in states
-            ]
-        return states if len(states) == 1 else dict.fromkeys(states)
+        stale = self._stale(step, transition) if self.automaton.comes else ()
+        events = self._events(step, transition, call_outcomes)
+        return dict.fromkeys(self._after(state, started, came, stale) for started, came in events)
+
+    def _after(self, state: State, started: Sequence[int], came: Sequence[int], stale: Sequence[int]) -> State:
+        """Return the state after a step in which some selectors started and some guards were satisfied."""
+        if started:
+            state = self.automaton.started(state, started)
+        return cast(State, self.automaton.left(state, came, stale))
 
     def _stale(self, step: int, transition: Transition) -> list[int]:
         """Return the guards that a transition makes stale; a step with bodies assigns its names where it ends, too."""
         left = {step} if transition.kind == "item" else {step, self.ending.get(step, step)}
         return [number for number, steps in enumerate(self.stale_by) if left & steps]
 
-    def _started(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
-        """Yield the selectors of which a part may have started, given the transition: one combination at a time."""
-        may = {
-            number: some_start(hits[step], transition, call_outcomes, self.analyses)
-            for number, hits in enumerate(self.starts)
-            if step in hits
-        }
-        return _chosen({number: (True,) for number in may if True in may[number]} if self.doubtless else may)
-
     def may_satisfy(self, step: int, transition: Transition) -> bool:
         """Return whether some guard may be satisfied by a transition out of a step."""
-        return any(self._satisfied(step, transition, NOT_KNOWN))
+        return any(came for _, came in self._events(step, transition, NOT_KNOWN))
 
-    def _satisfied(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
-        """Yield the guards that may have been satisfied, given the transition: one combination at a time."""
-        may: dict[int, tuple[bool, ...]] = {}
-        for number, hits_of in enumerate(self.comes):
-            hits = hits_of.get(step)
-            if hits:
-                branch = awaited(self.automaton.comes[number], hits[0])
-                is_taken = (transition.branch == branch,)
-                may[number] = is_taken if branch is not None else self._succeed(step, hits, transition, call_outcomes)
-        return _chosen(may)
+    def _events(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[Events]:
+        """Return what the rule may observe of a step, given the transition."""
+        if transition.kind == "visits":
+            return (((), ()),)
+        if self.facts.flow.steps[step].sub_steps:
+            parts = self._parts_of(step)
+            return (parts.known(call_outcomes),) if call_outcomes else parts.possible(transition)
+        came = tuple(
+            number
+            for number, found in enumerate(self.comes)
+            if (hits := found.get(step)) and self._satisfies(number, hits[0], transition)
+        )
+        return [(started, came) for started in self._started(step, transition, call_outcomes)]
 
-    def _succeed(
-        self, step: int, hits: list[Match], transition: Transition, call_outcomes: CallOutcomes
-    ) -> tuple[bool, ...]:
-        """Return whether some matched part succeeded; one after which Q has started within the step does not count."""
-        whole, order = self.facts.flow.steps[step], self.orders.get(step)
-        if order is None or not self.automaton.counts_starts:
-            return some_succeed(hits, transition, whole, call_outcomes)
-        starting = [one.hit for one in self.starting.get(step, ())]
-        may: list[tuple[Match, tuple[bool, ...]]] = []
-        for hit in hits:
-            behind = [one for one in starting if hit.sub is not None and one.sub in order.after[hit.sub]]
-            started = some_start(behind, transition, call_outcomes, self.analyses) if behind else (False,)
-            if started != (True,) and not (self.doubtless and True in started):
-                may.append((hit, started))
-        outcomes = some_succeed([hit for hit, _ in may], transition, whole, call_outcomes) if may else (False,)
-        return (True, False) if outcomes == (True,) and not any(started == (False,) for _, started in may) else outcomes
+    def _satisfies(self, number: int, hit: Match, transition: Transition) -> bool:
+        branch = awaited(self.automaton.comes[number], hit)
+        return succeeds(transition) if branch is None else transition.branch == branch
+
+    def _started(self, step: int, transition: Transition, call_outcomes: CallOutcomes) -> Iterable[tuple[int, ...]]:
+        """Return the selectors of which a step may have started, given the transition: one combination at a time."""
+        which = tuple(number for number, hits in enumerate(self.starts) if step in hits)
+        if not (which and self.automaton.counts_starts):
+            return ((),)
+        if call_outcomes:
+            may: tuple[bool, ...] = (call_outcomes[None] != "unstarted",)
+        else:
+            may = starts(self.starts[which[0]][step][0].part, step, transition, self.analyses)
+        if self.doubtless and True in may:
+            return (which,)
+        return [which if has_started else () for has_started in may]
+
+    def _parts_of(self, step: int) -> JointParts:
+        parts = self._parts.get(step)
+        if parts is None:
+            parts = self._parts[step] = JointParts(
+                self.analyses,
+                step,
+                _selected(self.starts, step) if self.automaton.counts_starts else {},
+                _selected(self.comes, step),
+                doubtless=self.doubtless,
+            )
+        return parts
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002
         assert transition.ending is not None
         return "missing" if self.automaton.owes(state, *transition.ending) else None
 
 
-def _chosen(may: Mapping[int, tuple[bool, ...]]) -> Iterable[tuple[int, ...]]:
-    """Return all combinations of events, given for each number whether it may happen."""
-    return [
-        tuple(number for number, one in zip(may, happens, strict=True) if one) for happens in product(*may.values())
-    ]
+def _selected(found: Sequence[Mapping[int, list[Match]]], step: int) -> Selected:
+    """Return the indices of the selectors that match each part of a step."""
+    result: dict[int | None, tuple[int, ...]] = {}
+    for number, hits in enumerate(found):
+        for hit in hits.get(step, ()):
+            result[hit.sub] = (*result.get(hit.sub, ()), number)
+    return result
 
 
 def never(analyses: Analyses, hits: list[Match]) -> RuleMonitor:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
+from stepward.validator.analysis.joint_parts import are_many
 from stepward.validator.analysis.product import USED_UP, Bad, Choice
 from stepward.vm.expressions.operands import result_kinds
 from stepward.vm.expressions.syntax import Arithmetic, Minus, walk
@@ -108,7 +109,8 @@ class TransitionChoices:
             case WaitStep():
                 return transition.kind != "failed" and part.is_constant
             case LlmStep() | ToolStep() | ParallelStep() | ComputeStep():
-                if transition.kind == "failed" and self.facts.failing.surely_takes(step, transition) is None:
+                is_unsure = transition.kind == "failed" and self.facts.failing.surely_takes(step, transition) is None
+                if is_unsure or are_many(self.facts.meaning.orders.get(step)):
                     return False
                 return is_sure and (transition.kind != "fallback" or self.facts.falls_back(part))
             case BranchStep():

@@ -74,9 +74,11 @@ def _nothing_yet(steps: Steps, number: int) -> Joined:
 def _ordered(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterable[Joined]:
     """Return the joint outcomes of sub-steps of which one starts only if all that it needs have an output."""
     reached: dict[tuple[Joined, frozenset[int]], None] = {(_nothing_yet(steps, number), frozenset()): None}
-    for sub in in_order(step):
+    line = in_order(step)
+    for place, sub in enumerate(line):
         part = step.parallel_steps[sub]
         needed = needs(step, sub)
+        needed_later = frozenset().union(*(needs(step, later) for later in line[place + 1 :]))
         results = list(dict.fromkeys(_results(steps, number, sub, part, state, sub)))
         # What only lacks an output counts behind every other failure.
         without = list(dict.fromkeys(_unstarted(steps, number, part, len(step.parallel_steps) + sub)))
@@ -88,7 +90,7 @@ def _ordered(steps: Steps, number: int, step: ParallelStep, state: State) -> Ite
                 )
                 joint = both(before.exit, result.exit._replace(changes=changes))
                 joined = Joined(_first(before.failed, result.failed), before.round + result.round, joint)
-                after[joined, good | {sub} if has_output else good] = None
+                after[joined, (good | {sub} if has_output else good) & needed_later] = None
                 if len(after) > MAX_EXITS:
                     raise TooLarge(f"`{step.id}` has too many exits to be checked")
         reached = after

@@ -30,7 +30,11 @@ def earlier(step: AnyStep, sub: int | None) -> frozenset[int]:
 
 def in_order(step: AnyStep) -> list[int]:
     """Return the sub-steps, each behind those that it depends on."""
-    return sorted(range(len(step.sub_steps)), key=lambda sub: (len(earlier(step, sub)), sub))
+    line: list[int] = []
+    for sub in range(len(step.sub_steps)):
+        ahead = sorted(earlier(step, sub), key=lambda one: (len(earlier(step, one)), one))
+        line += [one for one in (*ahead, sub) if one not in line]
+    return line
 
 
 def _needed(part: AnyCall) -> Sequence[str]:

@@ -47,8 +47,16 @@ def order_of(step: AnyStep) -> Order | None:
     for sub, earlier in enumerate(before):
         for one in earlier:
             after[one].add(sub)
-    line = tuple(sorted(range(len(parts)), key=lambda sub: (len(before[sub]), sub)))
-    return Order(needs, before, tuple(map(frozenset, after)), line)
+    return Order(needs, before, tuple(map(frozenset, after)), _line(before))
+
+
+def _line(before: tuple[frozenset[int], ...]) -> tuple[int, ...]:
+    """Return all positions in the order of the list, but each right behind those before it that are not yet there."""
+    line: dict[int, None] = {}
+    for sub, earlier in enumerate(before):
+        line |= dict.fromkeys(sorted(earlier, key=lambda one: (len(before[one]), one)))
+        line[sub] = None
+    return tuple(line)
 
 
 def _reached(sub: int, needs: tuple[frozenset[int], ...]) -> frozenset[int]:
