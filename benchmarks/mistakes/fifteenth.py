@@ -13,28 +13,16 @@ FIFTEENTH: Final = (
             (
                 "vm/machine/bodies.py",
                 """\
-    if ending.status == "SUCCESS":
-        value = get(state.slots, body.result) if body.result != NOWHERE else output
-        each = each._replace(
-            item=item + 1,
-            trace=members,
-            outputs=put(each.outputs, [(item, value)]),
-            carried=tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()]),
-        )
+        carried = tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()])
     else:
+        errors = put(errors, [(item, failure)])
         failed = failure if body.stops else None
-        errors = put(each.errors, [(item, failure)])
-        each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
 """,
                 """\
-    carried = tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()])
-    each = each._replace(item=item + 1, trace=members, carried=carried)
-    if ending.status == "SUCCESS":
-        value = get(state.slots, body.result) if body.result != NOWHERE else output
-        each = each._replace(outputs=put(each.outputs, [(item, value)]))
     else:
+        errors = put(errors, [(item, failure)])
         failed = failure if body.stops else None
-        each = each._replace(errors=put(each.errors, [(item, failure)]), failed=failed)
+    carried = tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()])
 """,
             ),
         ),

@@ -207,20 +207,16 @@ SEVENTEENTH: Final = (
             (
                 "vm/machine/bodies.py",
                 """\
-            carried=tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()]),
-        )
+        carried = tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()])
     else:
+        errors = put(errors, [(item, failure)])
         failed = failure if body.stops else None
-        errors = put(each.errors, [(item, failure)])
-        each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
 """,
                 """\
-        )
     else:
+        errors = put(errors, [(item, failure)])
         failed = failure if body.stops else None
-        errors = put(each.errors, [(item, failure)])
-        each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
-    each = each._replace(carried=tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()]))
+    carried = tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()])
 """,
             ),
         ),

@@ -123,8 +123,9 @@ def _beginning(change: Any) -> Any:
 
 def carries_on_what_failed(patch: pytest.MonkeyPatch) -> None:
     """An item that fails hands on what it assigned."""
-    kept = "carried=tuple((slot, get(state.slots, slot)) for slot in body.carried.values())"
-    weak = rewritten(bodies.end_item, ("failed=failed)", f"failed=failed, {kept})"))
+    failed = "failed = failure if body.stops else None"
+    kept = "carried = tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()])"
+    weak = rewritten(bodies.end_item, (failed, f"{failed}; {kept}"))
     patch.setattr(leaving, "end_item", weak)
 
 

@@ -76,6 +76,10 @@ def compare(
     except Exception as error:  # whatever it is, it is one more thing to report
         result.wrong.append(f"the checker breaks: {type(error).__name__}: {error}")
         return result
+    broken = [one.message for one in report.findings if one.code == "SW903"]
+    if broken:  # what else is reported or not follows from that
+        result.wrong += [f"the checker breaks: {message}" for message in broken]
+        return result
     result.wrong += illegal(report) + refused(
         report, is_rechecked=check is checked if is_rechecked is None else is_rechecked
     )

@@ -230,8 +230,8 @@ def what_is_given_keeps_its_version(patch: Patch) -> None:
 def a_guard_that_fails_is_a_guard_that_does_not_hold(patch: Patch) -> None:
     true = encoding.Encoding._guard
 
-    def guard(self: Any, node: int, one: Any) -> Any:
-        return False if one.outcome == FAILS else true(self, node, one)
+    def guard(self: Any, node: int, one: Any, **more: Any) -> Any:
+        return False if one.outcome == FAILS else true(self, node, one, **more)
 
     patch.setattr(encoding.Encoding, "_guard", guard)
 

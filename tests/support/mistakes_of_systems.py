@@ -121,9 +121,10 @@ def a_set_assigns_one_name_after_the_other(patch: Patch) -> None:
 def siblings_of_a_failed_part_lose_their_outputs(patch: Patch) -> None:
     true = moves.Moves._joined
 
-    def joined(self: Any, step: Any, way: Any, fates: Any, guards: Any) -> Any:
-        told = [(part, moves.FAILED if way.kind == "failed" else fate) for part, fate in fates]
-        return true(self, step, way, fates, guards)._replace(assigns=true(self, step, way, told, guards).assigns)
+    def joined(self: Any, step: Any, way: Any, results: Any, *more: Any) -> Any:
+        failed = [(part, one._replace(result=moves.FAILED)) for part, one in results]
+        assigns = true(self, step, way, failed if way.kind == "failed" else results, *more).assigns
+        return true(self, step, way, results, *more)._replace(assigns=assigns)
 
     patch.setattr(moves.Moves, "_joined", joined)
 
@@ -136,34 +137,31 @@ def what_used_up_its_visits_keeps_its_output(patch: Patch) -> None:
 # -- what rules remember -----------------------------------------------------------------------------------------------
 
 
+def _succeeds_too(patch: Patch, kind: str) -> None:
+    """Have guards satisfied by transitions of a kind, whatever the parts of the step have done."""
+    true = monitors.RuleMonitor._events
+
+    def events(self: Any, step: int, transition: Any, outcomes: Any) -> Any:
+        found = true(self, step, transition, outcomes)
+        came = tuple(number for number, hits in enumerate(self.comes) if step in hits)
+        return [(started, came) for started, _ in found] if transition.kind == kind else found
+
+    patch.setattr(monitors.RuleMonitor, "_events", events)
+
+
 @planted()
 def what_was_skipped_succeeded(patch: Patch) -> None:
-    true = monitors.some_succeed
-
-    def some_succeed(hits: Any, way: Any, whole: Any, fates: Any) -> tuple[bool, ...]:
-        return (True,) if way.kind == "skipped" else true(hits, way, whole, fates)
-
-    patch.setattr(monitors, "some_succeed", some_succeed)
+    _succeeds_too(patch, "skipped")
 
 
 @planted(sign="fallback")
 def what_fell_back_succeeded(patch: Patch) -> None:
-    true = monitors.some_succeed
-
-    def some_succeed(hits: Any, way: Any, whole: Any, fates: Any) -> tuple[bool, ...]:
-        return (True,) if way.kind == "fallback" else true(hits, way, whole, fates)
-
-    patch.setattr(monitors, "some_succeed", some_succeed)
+    _succeeds_too(patch, "fallback")
 
 
 @planted()
 def what_failed_succeeded(patch: Patch) -> None:
-    true = monitors.some_succeed
-
-    def some_succeed(hits: Any, way: Any, whole: Any, fates: Any) -> tuple[bool, ...]:
-        return (True,) if way.kind == "failed" else true(hits, way, whole, fates)
-
-    patch.setattr(monitors, "some_succeed", some_succeed)
+    _succeeds_too(patch, "failed")
 
 
 def misled(patch: Patch, kind: type[automata.Automaton], method: str, wrong: Callable[..., Any]) -> None:
@@ -233,12 +231,13 @@ def two_siblings_are_one_performance(patch: Patch) -> None:
 
 @planted()
 def what_failed_was_not_performed(patch: Patch) -> None:
-    true = monitors.some_start
+    true = monitors.RuleMonitor._events
 
-    def some_start(hits: Any, way: Any, fates: Any, context: Any) -> tuple[bool, ...]:
-        return (False,) if way.kind == "failed" else true(hits, way, fates, context)
+    def events(self: Any, step: int, transition: Any, outcomes: Any) -> Any:
+        found = true(self, step, transition, outcomes)
+        return [((), came) for _, came in found] if transition.kind == "failed" else found
 
-    patch.setattr(monitors, "some_start", some_start)
+    patch.setattr(monitors.RuleMonitor, "_events", events)
 
 
 @planted()
@@ -258,12 +257,13 @@ def a_failed_run_owes_nothing(patch: Patch) -> None:
 
 @planted()
 def what_never_started_has_followed(patch: Patch) -> None:
-    true = monitors.some_start
+    true = monitors.RuleMonitor._events
 
-    def some_start(hits: Any, way: Any, fates: Any, context: Any) -> tuple[bool, ...]:
-        return (True,) if "unstarted" in fates.values() else true(hits, way, fates, context)
+    def events(self: Any, step: int, transition: Any, outcomes: Any) -> Any:
+        started = {one: "fails" if outcome == "unstarted" else outcome for one, outcome in outcomes.items()}
+        return true(self, step, transition, started)
 
-    patch.setattr(monitors, "some_start", some_start)
+    patch.setattr(monitors.RuleMonitor, "_events", events)
 
 
 @planted()
@@ -326,8 +326,9 @@ def the_last_step_of_a_budget_is_not_to_be_had(patch: Patch) -> None:
 def a_step_costs_its_retries_even_if_it_succeeds(patch: Patch) -> None:
     true = moves.Moves.left
 
-    def left(self: Any, step: Any, way: Any, guards: Any, fate: Any) -> Any:
-        return true(self, step, way, guards, fate)._replace(cost=true(self, step, way, guards, moves.FAILED).cost)
+    def left(self: Any, step: Any, way: Any, guards: Any, result: Any, *name: Any) -> Any:
+        failed = true(self, step, way, guards, moves.FAILED, "Unexpected")
+        return true(self, step, way, guards, result, *name)._replace(cost=failed.cost)
 
     patch.setattr(moves.Moves, "left", left)
 

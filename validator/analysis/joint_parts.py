@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain, combinations
 from typing import Final, NamedTuple
 
-from stepward.validator.analysis.analyses import Analyses
+from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.product import CallOutcome, CallOutcomes
 from stepward.vm.language.order import Order
 from stepward.vm.language.steps import Call, ParallelStep
@@ -44,26 +44,26 @@ class JointParts:
     """The joint outcomes of the sub-steps of one step for one rule.
 
     `starts` and `comes` are the parts that the selectors of the rule match. A success counts only if none of `starts`
-    starts behind it. With `doubtless`, every sub-step starts unless one that it depends on has no output.
+    starts behind it. With `is_sure`, every sub-step starts unless one that it depends on has no output.
     """
 
     def __init__(
         self,
-        analyses: Analyses,
+        facts: ProgramFacts,
         number: int,
         starts: Selected,
         comes: Selected,
         *,
-        doubtless: bool,
+        is_sure: bool,
     ) -> None:
-        self.facts, self.number = analyses.facts, number
+        self.facts, self.number = facts, number
         whole = self.facts.flow.steps[number]
         assert isinstance(whole, ParallelStep)
         self.whole, self.starts, self.comes = whole, starts, comes
         self._starting = [sub for sub in starts if sub is not None]
         self.order: Order | None = self.facts.meaning.orders.get(number)
         self.transitions = self.facts.flow.transitions[number]
-        self.is_sure = doubtless or analyses.starts_for_certain(number)
+        self.is_sure = is_sure
 
     def known(self, outcomes: CallOutcomes) -> Events:
         """Return what the rule observes, given the outcome of the step and of each sub-step."""

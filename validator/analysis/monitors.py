@@ -255,13 +255,10 @@ class RuleMonitor(Monitor):
     def _parts_of(self, step: int) -> JointParts:
         parts = self._parts.get(step)
         if parts is None:
-            parts = self._parts[step] = JointParts(
-                self.analyses,
-                step,
-                _selected(self.starts, step) if self.automaton.counts_starts else {},
-                _selected(self.comes, step),
-                doubtless=self.doubtless,
-            )
+            starts = _selected(self.starts, step) if self.automaton.counts_starts else {}
+            is_sure = self.doubtless or self.analyses.starts_for_certain(step)
+            parts = JointParts(self.facts, step, starts, _selected(self.comes, step), is_sure=is_sure)
+            self._parts[step] = parts
         return parts
 
     def end(self, step: int, state: State, transition: Transition) -> str | None:  # noqa: ARG002

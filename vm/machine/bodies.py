@@ -180,20 +180,17 @@ def end_item(plan: Plan, state: State, ending: Ending, output: Any, failure: Fai
     if body.is_branch or body.is_beside:
         return _end_branch(plan, state, ending, output, failure, trace)
     broken = plan.watch.complaints_of(state.monitors, body.owner, *ending)
-    item, members = each.item, _with_member(each.trace, trace)
+    at, visit, turn, items, item, before, first, carried, outputs, errors, failed, members = each
+    members = _with_member(members, trace)
     if ending.status == "SUCCESS":
         value = get(state.slots, body.result) if body.result != NOWHERE else output
-        each = each._replace(
-            item=item + 1,
-            trace=members,
-            outputs=put(each.outputs, [(item, value)]),
-            carried=tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()]),
-        )
+        outputs = put(outputs, [(item, value)])
+        carried = tuple([(slot, get(state.slots, slot)) for slot in body.carried.values()])
     else:
+        errors = put(errors, [(item, failure)])
         failed = failure if body.stops else None
-        errors = put(each.errors, [(item, failure)])
-        each = each._replace(item=item + 1, trace=members, errors=errors, failed=failed)
-    rest = each.before if body.is_once else each.carried  # the inputs of a called program are gone with it
+    each = Each(at, visit, turn, items, item + 1, before, first, carried, outputs, errors, failed, members)
+    rest = before if body.is_once else carried  # the inputs of a called program are gone with it
     return state._replace(
         at=body.next,
         calls=None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from stepward.vm.errors import EvaluationError
@@ -39,7 +39,7 @@ from stepward.vm.machine.calls import (
 )
 from stepward.vm.machine.computing import enter_compute
 from stepward.vm.machine.data import computed, filled, refused
-from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Event, Kind, make_event, unsealed
+from stepward.vm.machine.events import IDLE, MOVED, RUNNING, Action, Calls, Event, Kind, make_event, unsealed
 from stepward.vm.machine.forks import may_start, seen_by, unpaid_attempts
 from stepward.vm.machine.memory import Memory, UnderWay
 from stepward.vm.machine.plan import NOWHERE, Plan, StepPlan, successor_fields
@@ -130,7 +130,19 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memo
     if starting or memory.events:
         first = min([*starting, *memory.events])
         return memory.events.get(first) or branch_started(plan, state, first)
-    return memory.calls[min(memory.calls)] if memory.calls else IDLE
+    return _calls(plan, memory.calls, is_near) if memory.calls else IDLE
+
+
+def _calls(plan: Plan, found: Mapping[int, Calls], is_near: bool) -> Calls:
+    """Return the calls that start now: those of the first branch, and of those behind it while no start of a call is
+    recorded. What starts without a record changes nothing, far from the limit of a budget."""
+    first, *others = sorted(found)
+    calls = [*found[first].calls]
+    for number in others:
+        if is_near or any(plan.calls[call.step].has_intent for call in (*calls[-1:], *found[number].calls)):
+            break
+        calls += found[number].calls
+    return Calls(tuple(calls))
 
 
 def _one_by_one(plan: Plan, state: State, starting: Sequence[int], under_way: UnderWay) -> Action:

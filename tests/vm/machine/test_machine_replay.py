@@ -58,7 +58,8 @@ def folded(found: History) -> list[bytes]:
             if isinstance(action, Event):
                 # Others may come first; and a write that is under way would be in doubt if the machine stopped now.
                 is_ordered = plan.steps[state.at].order is not None  # its calls go on beside what is decided
-                is_under_way = (action.kind == "doubt" or is_ordered) and happened.kind in ("intent", "attempt")
+                is_beside = is_ordered or state.fork is not None or action.kind == "doubt"
+                is_under_way = is_beside and happened.kind in ("intent", "attempt")
                 action = decide(plan, state, open_calls(state)) if is_ordered and not is_under_way else action
                 assert isinstance(action, Event)
                 if not is_under_way and happened.kind not in ("cancel", "refused"):
