@@ -14,6 +14,7 @@ from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.operations.stores import Files
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Journal, Switch
@@ -49,7 +50,7 @@ def _programs() -> dict[str, Program]:
     return {name: Program.from_dict(data) for name, data in (*found.items(), ("outer", outer))}
 
 
-class _World:
+class _World(EveryTool):
     """Tools that answer as they are told, and a model; they count their calls."""
 
     def __init__(self) -> None:
@@ -61,10 +62,6 @@ class _World:
         del request
         self.called["a model"] += 1
         return ModelReply("well")
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: Any) -> Any:
         """Answer a call."""
@@ -121,10 +118,7 @@ class _Model:
 
     def _renew(self) -> None:
         """Start another process: it counts anew, and asks the store which breakers are open."""
-        options = {"breaks_after": self.most, "clock": self.clock, "random": self.case.random}
-        self.machine = ExecutionVM(
-            self.world, journal=self.store, checker=None, **{**options, **self.case.weakness.options}
-        )
+        self.machine = self.case.machine(self.world, journal=self.store, breaks_after=self.most, clock=self.clock)
         self.failures.clear()
 
     def move(self, chance: Random) -> None:
@@ -278,7 +272,7 @@ class _Slow(ExecutionVM):
             self._setup.breakers.forget()
 
 
-class _Writer:
+class _Writer(EveryTool):
     """Tools that take a while, and note their calls. At call `at` one breaker is opened."""
 
     def __init__(self, case: Case, store: MemoryJournal, chance: Random) -> None:
@@ -288,10 +282,6 @@ class _Writer:
         """The calls that have not come back; those of the tool whose breaker is open, since it opened."""
         self.at = chance.choice((1, 2, 3, 99))
         self.name = f"tool:{chance.choice(WRITES)}"
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: ToolContext) -> int:
         """Make a write."""
@@ -425,10 +415,9 @@ class BreakersAround(Attack):
 
     def _play(self, case: Case, store: Journal, program: Program, breaker: str) -> None:
         world, is_around = _World(), breaker != "program:another"
-        options = {"random": case.random, **case.weakness.options}
         case.act(f"open `{breaker}`, and run the program")
         store.switch(Switch(breaker, True, 0.0, "", "ann"))
-        machine = ExecutionVM(world, world, store, checker=None, **options)
+        machine = case.machine(world, world, store)
         run = case.do(machine.run(program, {}, run_id=case.run_id()))
         called = sum(world.called.values())
         if not is_around:
@@ -438,7 +427,7 @@ class BreakersAround(Attack):
         case.hold(not called and run.held_by == breaker, self.invariant, message)
         case.act(f"close `{breaker}`, and take up what is due")
         store.switch(Switch(breaker, False, 1.0, "", "ann"))
-        again = ExecutionVM(world, world, store, checker=None, **options)
+        again = case.machine(world, world, store)
         ended = [case.do(again.go_on(lease)) for lease in case.do(again.claim(9))]
         is_done = [one.status for one in ended] == ["SUCCESS"] and sum(world.called.values()) > 0
         case.hold(is_done, Invariant.KEPT, f"`{breaker}` is closed, and what it held comes to {ended}")

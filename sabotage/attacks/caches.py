@@ -18,7 +18,6 @@ from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import calls_in, variant
 from stepward.vm.language.types import fits
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.models.cache import CachedReply, CacheFault, write_entry
 from stepward.vm.values import FrozenMap, freeze, to_json
@@ -139,8 +138,7 @@ class RepliesAcrossRuns(Attack):
             model = Questions(chance, parameters, table, 1_000 * number)
             due = list(model.due(program, topic))
             case.act(f"ask {parameters} about `{topic}`")
-            options = {"clock": ManualClock(), "random": case.random, "cache": cache, **case.weakness.options}
-            machine = ExecutionVM({}, model, case.store, checker=None, **options)
+            machine = case.machine({}, model, case.store, clock=ManualClock(), cache=cache)
             run = case.do(machine.run(program, {"t": topic, "h": HIDDEN}, run_id=case.run_id()))
             has = list(got([json.loads(entry.record) for entry in case.store.read(run.id)]))
             case.hold(

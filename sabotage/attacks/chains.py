@@ -10,6 +10,7 @@ from typing import Any, Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.stores.forging import chained, raw_store_of
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
@@ -17,7 +18,6 @@ from stepward.vm.journal.store import Head
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.run import Run
@@ -50,7 +50,7 @@ TOKENS: Final = RUNS + 1
 MANY: Final = 2 * TOKENS + 4
 
 
-class _World:
+class _World(EveryTool):
     """Tools and a model that note the orders that were paid, and what was asked."""
 
     names = ANY_NAME
@@ -58,10 +58,6 @@ class _World:
     def __init__(self) -> None:
         self.paid: list[str] = []
         self.asked = 0
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: Any) -> Any:
         """Pay, or ask somebody."""
@@ -155,8 +151,7 @@ class _Chain:
     def __init__(self, case: Case, chance: Random) -> None:
         self.case, self.chance = case, chance
         self.drawn, self.world, self.store = _Drawn(chance), _World(), MemoryJournal()
-        options = {"clock": ManualClock(), "random": case.random, **case.weakness.options}
-        self.machine = ExecutionVM(self.world, self.world, self.store, checker=lambda *_: (), **options)
+        self.machine = case.machine(self.world, self.world, self.store, checker=lambda *_: (), clock=ManualClock())
         self.granted: list[str] = []
         """The runs for which somebody granted steps."""
 
@@ -325,8 +320,7 @@ class CheckedForAnother(Attack):
             first = {"name": "first", "inputs": inputs, "guardrails": [rule], "steps": [SMALL, noted, pay]}
             paid: list[float] = []
             desk = {"pay": lambda sum: paid.append(sum)}  # noqa: B023, PLW0108
-            options = {"clock": ManualClock(), "random": case.random, **case.weakness.options}
-            machine = ExecutionVM(desk, None, MemoryJournal(), checker=None, **options)
+            machine = case.machine(desk, None, MemoryJournal(), clock=ManualClock())
             short = Program.from_dict({**data, **first, "max_steps": 2})
             run = case.do(machine.run(short, {"amount": 10, "other": 90_000}, run_id="run"))
             case.hold(run.status == INTERRUPTED, Invariant.BOUNDS, f"a run with too few steps is {run.status}")

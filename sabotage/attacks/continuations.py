@@ -15,6 +15,7 @@ from stepward.sabotage.attacks.tampering import take_signature
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import SENSITIVE, WRITE
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.machines import Machine
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import variant
@@ -70,16 +71,11 @@ class Written(NamedTuple):
         return self.tool, to_json(dict(self.args))
 
 
-class _Desk:
+class _Desk(EveryTool):
     """Tools that note each call, and return nothing."""
 
     def __init__(self) -> None:
         self.calls: list[Written] = []
-
-    def has(self, name: str) -> bool:
-        """Return that there is each tool."""
-        del name
-        return True
 
     def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Awaitable[Any]:
         """Note a call."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.memory import MemoryJournal
@@ -72,14 +73,10 @@ CALLED: Final = _program(
 )
 
 
-class _World:
+class _World(EveryTool):
     """Tools that pay, ask somebody, or are silent about a shipment."""
 
     is_silent = False
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Answer a call."""
@@ -98,10 +95,8 @@ class _Stage:
 
     def machine(self, *policies: Policy, store: MemoryJournal | None = None) -> ExecutionVM:
         """Return a machine, by default on the store, under these policies."""
-        options = {"clock": self.clock, "random": self.case.random, **self.case.weakness.options}
-        return ExecutionVM(
-            self.world, None, self.store if store is None else store, policies, checker=lambda *_: (), **options
-        )
+        where = self.store if store is None else store
+        return self.case.machine(self.world, None, where, policies, checker=lambda *_: (), clock=self.clock)
 
     def started(self, program: Program, *policies: Policy) -> Run:
         """Start a run, which waits for an answer."""

@@ -19,7 +19,6 @@ from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.store import Append
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import ModelReply, ModelRequest
 
 T = TypeVar("T")
@@ -70,9 +69,8 @@ class DelayWithoutAnEnd(Attack):
         program = _program({"id": "call", "type": "tool", "tool": "call", "retry": _retry(10, 2)})
         for back in case.each("set back by", (0, 5_000_000, HOUR)):
             clock, tries = ManualClock(), list[int]()
-            options = {"clock": clock, "random": case.random, **case.weakness.options}
             case.act(f"the clock is set back by {back / 1e6:g} seconds")
-            machine = ExecutionVM({"call": _failing(tries, 1)}, journal=_SetBack(clock, back), checker=None, **options)
+            machine = case.machine({"call": _failing(tries, 1)}, journal=_SetBack(clock, back), clock=clock)
             run = case.do(machine.run(program))
             case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}")
             waited = sum(clock.slept)
@@ -180,14 +178,13 @@ class DiesInADelay(Attack):
         store, tries, clock = MemoryJournal(), list[int](), _Dying(after)
         began = clock.time
         tools = {"call": _failing(tries, 2), "look": lambda: 0}
-        options = {"random": case.random, **case.weakness.options}
         case.act(f"a process dies when it has waited for {after} seconds for a call in {place}")
         with suppress(Killed):
-            dying = ExecutionVM(tools, journal=_Process(store, clock), clock=clock, checker=None, **options)
+            dying = case.machine(tools, journal=_Process(store, clock), clock=clock)
             case.do(dying.run(PLACES[place], run_id="r"))
         later = ManualClock(clock.time + LEASE)
         due = 1200 - (later.time - began) / 1e6
-        (run,) = case.do(ExecutionVM(tools, journal=store, clock=later, checker=None, **options).recover("r"))
+        (run,) = case.do(case.machine(tools, journal=store, clock=later).recover("r"))
         case.hold(run.status == "SUCCESS", Invariant.KEPT, f"in {place}: the run is {run.status}")
         case.hold(len(tries) == 3, self.invariant, f"in {place}: {len(tries)} attempts of at most 3")
         waited = sum(later.slept)
@@ -299,8 +296,7 @@ class DelaysAtTheBudget(Attack):
                 await asyncio.sleep(0)
             raise ValueError("no")
 
-        options = {"clock": _Slow(), "random": case.random, **case.weakness.options}
-        machine = ExecutionVM({"call": call, "look": lambda: 0}, journal=MemoryJournal(), checker=None, **options)
+        machine = case.machine({"call": call, "look": lambda: 0}, journal=MemoryJournal(), clock=_Slow())
         run = case.do(machine.run(program))
         return run.steps, run.status
 
@@ -340,8 +336,7 @@ class RepliesInADelay(Attack):
         for talk, field, turns in case.each("of models", among):
             case.act(f"in {talk}, a reply comes {turns} turns after the question and uses up `{field}`")
             model = _Costly(turns)
-            options = {"clock": _Slow(), "random": case.random, **case.weakness.options}
-            machine = ExecutionVM({"look": lambda: 0}, model, journal=MemoryJournal(), checker=None, **options)
+            machine = case.machine({"look": lambda: 0}, model, journal=MemoryJournal(), clock=_Slow())
             run = case.do(machine.run(_program(TALKS[talk], **{field: 1})))
             what = f"{talk}, {field}, {turns} turns: asked with {model.spent} of 1 spent, and the run is {run.status}"
             case.hold(not model.is_late and run.status == "BUDGET_EXCEEDED", self.invariant, what)

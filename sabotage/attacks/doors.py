@@ -9,6 +9,7 @@ from typing import Any, Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
@@ -62,15 +63,11 @@ def _program(door: str, place: str) -> Program:
     return Program.from_dict({**data, "steps": steps})
 
 
-class _World:
+class _World(EveryTool):
     """A tool and a model that repeat the secret through one door."""
 
     def __init__(self, door: str) -> None:
         self.door = door
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Send a message."""
@@ -118,8 +115,7 @@ class SecretAtEachDoor(Attack):
         """Repeat the value at each door, and search the journal for it."""
         for door, place in case.each("the value is repeated", tuple(product(DOORS, PLACES))):
             store, world = MemoryJournal(), _World(door)
-            options = {"clock": ManualClock(), "random": case.random, **case.weakness.options}
-            machine = ExecutionVM(world, world, store, checker=None, **options)
+            machine = case.machine(world, world, store, clock=ManualClock())
             case.act(f"repeat a sensitive value as {door} in {place}")
             run = case.do(machine.run(_program(door, place), {"mail": SECRET}, run_id="run"))
             run = self._delivered(case, machine, run, door)

@@ -19,7 +19,7 @@ from stepward.sabotage.drawn.typed import TypedCalls, drawn_pairs
 from stepward.sabotage.invariants import Breach, Invariant, Outcome
 from stepward.sabotage.playing.case import Case
 from stepward.sabotage.reference.plain import same, to_value
-from stepward.vm import ExecutionVM, Program
+from stepward.vm import Program
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.verify import verify, verify_all
 from stepward.vm.machine.replay import cached_plans, replay, replayer
@@ -107,7 +107,7 @@ class DrawnTypes(_Drawn):
     def _play(self, case: Case, seed: str) -> None:
         super()._play(case, seed)
         table = TypedCalls(drawn_pairs(Random(f"typed {seed}")))
-        machine = ExecutionVM(table, checker=None, **case.weakness.options)
+        machine = case.machine(table)
         run = case.do(machine.run(table.program, table.inputs))
         has = run.view("tool")
         for name, (spec, value, is_output, is_fine) in table.pairs.items():
@@ -138,7 +138,7 @@ class DrawnExpressions(_Drawn):
         due = {f"v{number}": spelled(chance) for number in range(SPELLED)}
         steps = [{"id": "all", "type": "set", "set": {name: one.text for name, one in due.items()}}]
         program = Program.from_dict({"name": "spelled", "language": 2, "inputs": {}, "steps": steps})
-        run = case.do(ExecutionVM({}, checker=None, **case.weakness.options).run(program))
+        run = case.do(case.machine().run(program))
         has = run.view("tool")
         for name, one in due.items():
             is_so = name in has and same(has[name], to_value(one.value))

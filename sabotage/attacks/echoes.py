@@ -21,7 +21,6 @@ from stepward.sabotage.playing.world import Asking
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import refusal
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.plan import CallPlan
 from stepward.vm.machine.run import Run
 from stepward.vm.values import as_text, freeze, to_json
@@ -177,8 +176,7 @@ class ComputedEchoed(Attack):
         def repeat() -> Any:
             return {"text": f"it is {written}!", "number": number, "list": [written]}
 
-        options = {"random": case.random, **case.weakness.options}
-        machine = ExecutionVM({"repeat": repeat}, None, store, checker=None, **options)
+        machine = case.machine({"repeat": repeat}, None, store)
         case.act(f"{what}, which is {written}")
         run = case.do(machine.run(program, {"n": NUMBER}, run_id="run"))
         case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}: {run.error}")
@@ -252,9 +250,8 @@ class OneOfMany(Attack):
             cards = [_card(chance) for _ in range(count)]
             spellings = {card: spell(card) for card, spell in zip(cards, SPELLINGS.values(), strict=False)}
             store = MemoryJournal()
-            options = {"random": case.random, **case.weakness.options}
             book = lambda card: spellings.get(card, "well")  # noqa: B023, E731
-            machine = ExecutionVM({"book": book}, None, store, checker=None, **options)
+            machine = case.machine({"book": book}, None, store)
             case.act(f"run over {count} cards, of which {len(spellings)} are repeated")
             run = case.do(machine.run(OF_MANY, {"cards": cards}, run_id="run"))
             case.hold(run.status == "SUCCESS", Invariant.KEPT, f"the run is {run.status}: {run.error}")

@@ -332,8 +332,7 @@ class _Adapter:
 
 
 def _asking(case: Case, adapter: _Adapter) -> ExecutionVM:
-    options = {"clock": ManualClock(), "random": case.random, **case.weakness.options}
-    return ExecutionVM({}, adapter, checker=None, **options)
+    return case.machine({}, adapter, clock=ManualClock())
 
 
 def _compare(case: Case, what: str, run: Run, due: ExpectedResult, kind: str = "") -> None:
@@ -420,8 +419,7 @@ class ToolsAtTheEdge(Attack):
         async def call() -> Any:
             return end()
 
-        options = {"clock": ManualClock(), "random": case.random, **case.weakness.options}
-        machine = ExecutionVM({"call": call}, checker=None, **options)
+        machine = case.machine({"call": call}, clock=ManualClock())
         case.act(f"the call ends in {what}")
         run = case.do(machine.run(_program(step, tools={"call": facts})))
         is_in_doubt = effect == "write" and what.removesuffix(" of a write") in IN_DOUBT

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.virtual_time import VirtualClock, virtual_time
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import ANY_NAME, ModelReply
 from stepward.vm.machine.state import Limits
 from stepward.vm.machine.tools import Suspend
@@ -195,7 +195,7 @@ WAYS: Final[Mapping[str, FailedEnding]] = {
 """The ways. Everything but success is among them, so that one that is taken for a success is found."""
 
 
-class _World:
+class _World(EveryTool):
     """The tools and the model: `look` does what the way says, and `pay` is what the rule protects."""
 
     names = ANY_NAME
@@ -204,10 +204,6 @@ class _World:
         self.does = does
         self.paid = 0
         self.parameters = {"model": "the world"}
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: Any) -> Any:
         """Answer a call of a tool."""
@@ -327,10 +323,8 @@ class _Setting(NamedTuple):
 def _run(case: Case, clock: VirtualClock, world: _World, setting: _Setting) -> Run:
     """Run a program to its end. What waits for a deadline waits until then; somebody signs at once."""
     case.count()
-    options: dict[str, Any] = {"clock": clock, "limits": SMALL, "random": case.random}
     machines = [
-        ExecutionVM(world, world, case.store, policies, checker=None, **{**options, **case.weakness.options})
-        for policies in setting.policies()
+        case.machine(world, world, case.store, policies, clock=clock, limits=SMALL) for policies in setting.policies()
     ]
     inputs = {"given": setting.given, "hidden": "4711471147"}
     run = case.do(machines[0].run(setting.program(), inputs, run_id=case.run_id()))

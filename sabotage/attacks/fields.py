@@ -23,7 +23,6 @@ from stepward.vm.journal.verify import verify
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.events import Kind
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.replay import replayer
 
 KINDS: Final = (*get_args(Kind), "other")
@@ -258,8 +257,7 @@ class DecisionsRewritten(Attack):
         """Run the program, and change one field after the other."""
         chance = Random(f"decisions {case.seed()}")
         clock, store = ManualClock(), MemoryJournal()
-        options = {"clock": clock, "random": case.random, **case.weakness.options}
-        machine = ExecutionVM({"pay": lambda sum: sum}, None, store, checker=None, **options)
+        machine = case.machine({"pay": lambda sum: sum}, None, store, clock=clock)
         case.do(machine.run(_decided(), {"n": 3, "list": [1, 2]}, run_id="run"))
         clock.time += 10_000_000
         (run,) = case.do(machine.recover("run"))

@@ -14,6 +14,7 @@ from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import SENSITIVE
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import flipped, stranger
 from stepward.vm.journal.encryption import EncryptedVault, ValuesLost, is_encrypted
@@ -25,7 +26,6 @@ from stepward.vm.journal.store import JournalError, LeaseLost
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.replay import replayer
 from stepward.vm.machine.tools import Suspend, ToolContext
 
@@ -304,12 +304,8 @@ class SignedAnew(Attack):
         case.hold(list(sound) == expected, self.invariant, f"with the new key {sound} are sound, and not {expected}")
 
 
-class _Asking:
+class _Asking(EveryTool):
     """A tool that waits for somebody."""
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Wait."""
@@ -361,14 +357,13 @@ class KeyHandedOver(Attack):
         is_due: bool,
     ) -> None:
         store, clock, (new, trusted) = MemoryJournal(), ManualClock(), hands
-        options = {"clock": clock, "random": case.random, **case.weakness.options}
-        first = ExecutionVM(_Asking(), None, store, checker=None, key=signed, **options)
+        first = case.machine(_Asking(), None, store, key=signed, clock=clock)
         program = _asks(waits=deed in ("recover", "resume", "cancel"))
         run = case.do(first.run(program, {"card": "4711"}, run_id="run"))
         case.act(f"{deed} a run of {_named(signed)}, by a machine that trusts {len(trusted)} keys")
         before = store.read("run")
         keys = [one.public for one in trusted]
-        machine = ExecutionVM(_Asking(), None, store, checker=None, key=new, trusted=keys, **options)
+        machine = case.machine(_Asking(), None, store, key=new, trusted=keys, clock=clock)
         clock.time += 99_000_000
         token = run.suspensions[0].token if run.suspensions else ""
         works: dict[str, Callable[[], Any]] = {

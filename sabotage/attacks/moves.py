@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.verify import verify
 from stepward.vm.language.policy import Policy
@@ -92,7 +93,7 @@ def _policies(chance: Random) -> tuple[Policy, ...]:
     return (Policy.from_dict({name: value for name, value in policy.items() if value}),)
 
 
-class _World:
+class _World(EveryTool):
     """Tools and a model that note their calls."""
 
     names = ANY_NAME
@@ -100,10 +101,6 @@ class _World:
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.parameters = {"model": "the world"}
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: Any) -> Any:
         """Note a call."""
@@ -162,8 +159,7 @@ class MovedRun(Attack):
         self, case: Case, program: Program, policies: tuple[Policy, ...], seed: str, *, moves: float
     ) -> _Course:
         world, clock, store = _World(), ManualClock(), MemoryJournal()
-        options = {"clock": clock, "random": case.random, **case.weakness.options}
-        machine = ExecutionVM(world, world, store, policies, checker=lambda *_: (), **options)
+        machine = case.machine(world, world, store, policies, checker=lambda *_: (), clock=clock)
         answers, moving = Random(f"answers {seed}"), Random(f"moves {seed}")
         refused = 0
         run = case.do(machine.run(program, {"card": SECRET}, run_id="r", by=STARTER))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.pruning import Pruned
 from stepward.vm.journal.store import Head, Journal
@@ -36,12 +37,8 @@ BY: Final = "ann"
 SECRET: Final = "4711471147"
 
 
-class _World:
+class _World(EveryTool):
     """A tool that waits for somebody."""
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: Any) -> Any:
         """Wait."""
@@ -108,8 +105,7 @@ class PrunedTooEarly(Attack):
 
         clock, store = ManualClock(tick=0), _Watched()
         at = clock.time + 2 * HOUR
-        options = {"clock": clock, "random": case.random, "key": case.key, **case.weakness.options}
-        machine = ExecutionVM(_World(), None, store, checker=None, **options)
+        machine = case.machine(_World(), None, store, clock=clock, key=case.key)
         due = _Runs(case, machine, clock, at)
         due.make()
         clock.time = at + HOUR

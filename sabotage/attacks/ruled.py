@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.program import Program
 from stepward.vm.machine.clock import ManualClock
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.tools import ToolContext
 
 Step = dict[str, Any]
@@ -84,7 +84,7 @@ def _program(shape: str, outcome: str, rule: str) -> tuple[Program, int]:
     return Program.from_dict(data), due if outcome == "succeeded" else 0
 
 
-class _World(ManualClock):
+class _World(ManualClock, EveryTool):
     """Tools that count payments, and their clock. The approval is late and fails if `fails`."""
 
     def __init__(self, *, fails: bool) -> None:
@@ -99,10 +99,6 @@ class _World(ManualClock):
         if self.fails:
             raise TimeoutError
         return result
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Approve, look or pay."""
@@ -132,8 +128,7 @@ class ApprovalCameToNothing(Attack):
         for shape, outcome, rule in case.each("the table", tuple(product(shapes, HANDLED, RULES))):
             program, due = _program(shape, outcome, rule)
             world = _World(fails=outcome != "succeeded")
-            options = {"clock": world, "random": case.random, **case.weakness.options}
-            machine = ExecutionVM(world, None, MemoryJournal(), checker=None, **options)
+            machine = case.machine(world, None, MemoryJournal(), clock=world)
             case.act(f"pay behind an approval that {outcome}, {shape}, under a rule that asks {rule}")
             try:
                 run = case.do(machine.run(program, {}, run_id=case.run_id()))
@@ -222,8 +217,7 @@ class StartsInABody(Attack):
         """Run each program of the table, and count payments."""
         for owner, kind, rule in case.each("the table", tuple(product(OWNERS, BESIDE, COUNTED))):
             world, due = _World(fails=False), COUNTED[rule][1]
-            options = {"clock": world, "random": case.random, **case.weakness.options}
-            machine = ExecutionVM(world, None, MemoryJournal(), checker=None, **options)
+            machine = case.machine(world, None, MemoryJournal(), clock=world)
             case.act(f"start two calls as {kind} in a {owner} with the rule `{rule}`")
             run = case.do(machine.run(_owned(owner, kind, rule), {}, run_id=case.run_id()))
             message = f"{world.paid} payments are made, and {due} are allowed: the run is {run.status}"

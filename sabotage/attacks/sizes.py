@@ -18,7 +18,6 @@ from stepward.sabotage.playing.trial import MAX_DELIVERIES, Trial
 from stepward.sabotage.playing.world import Asking
 from stepward.sabotage.target import Target
 from stepward.vm.language.program import Program
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.refusals import DeliveryRefused, RunRefused
 from stepward.vm.machine.run import Run
 from stepward.vm.machine.state import Limits
@@ -187,8 +186,7 @@ class ValuesAtTheEdge(Attack):
             size = len(text.encode()) + (4 if isinstance(value, int) else 0)  # the tag and quotes of an exact number
             for missing in (0, 1):
                 case.act(f"`{name}` has {size} bytes, and {size - missing} are allowed")
-                options = {"random": case.random, "limits": Limits(output_bytes=size - missing)}
-                machine = ExecutionVM(checker=None, **{**options, **case.weakness.options})
+                machine = case.machine(limits=Limits(output_bytes=size - missing))
                 program = _leaving(name, "string" if isinstance(value, str) else "integer")
                 run = case.do(machine.run(program, {"given": value}, run_id=case.run_id()))
                 is_well = run.status == "SUCCESS"

@@ -12,6 +12,7 @@ from stepward.sabotage.attacks.injection import called_tools, tools_of
 from stepward.sabotage.attacks.rewriting import Forged, changed, rewriting, with_body
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.needs import TOOL
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.points import Killed, Points
 from stepward.sabotage.playing.trial import LEASE_SECONDS, STARTER, Trial
 from stepward.sabotage.playing.variants import under, variant
@@ -250,12 +251,8 @@ FINDINGS: Final = (
 )
 
 
-class _Broken:
+class _Broken(EveryTool):
     """Tools that all fail, since the outcome of a run does not matter to the checker."""
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a tool of that name."""
-        return bool(name)
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Fail."""

@@ -14,7 +14,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.places import place_of
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.stores.forging import Data
-from stepward.vm import DeliveryRefused, ExecutionVM, MemoryJournal, Program, Suspend
+from stepward.vm import DeliveryRefused, MemoryJournal, Program, Suspend
 from stepward.vm.language.steps import WaitStep
 from stepward.vm.machine.clock import ManualClock
 
@@ -204,9 +204,8 @@ class AnswersAfterAnother(Attack):
 
     def _play(self, case: Case, program: Program, what: str, name: str, moment: int) -> None:
         clock = ManualClock(tick=0)
-        options = {"clock": clock, "random": case.random, **case.weakness.options}
         tools = {"ask": lambda: Suspend("?"), "note": lambda: 1}
-        machine = ExecutionVM(tools, None, MemoryJournal(), checker=None, **options)
+        machine = case.machine(tools, None, MemoryJournal(), clock=clock)
         run = case.do(machine.run(program, {}, run_id=case.run_id()))
         token = next((one.token for one in run.suspensions if one.step == name), None)
         if token is None:

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from stepward.sabotage.attack import Attack, Family
 from stepward.sabotage.invariants import Invariant, Outcome
 from stepward.sabotage.playing.case import Case
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.world import WorldClock
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
-from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.refusals import DeliveryRefused
 from stepward.vm.machine.tools import Suspend
 
@@ -70,15 +70,11 @@ DEEDS: Final[Mapping[str, tuple[str, ...]]] = {
 TOOLS: Final = tuple(dict.fromkeys(tool for tools in DEEDS.values() for tool in tools))
 
 
-class _World:
+class _World(EveryTool):
     """Tools that note that they were called. Two of them wait for a person."""
 
     def __init__(self) -> None:
         self.called: list[str] = []
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Any, context: Any) -> Any:
         """Note a call."""
@@ -117,9 +113,7 @@ class WaiverForOneRule(Attack):
         """Play a run, and return whether it did all of a deed."""
         world, clock = _World(), WorldClock()
         first, later = (
-            ExecutionVM(
-                world, None, case.store, policy, checker=None, clock=clock, random=case.random, **case.weakness.options
-            )
+            case.machine(world, None, case.store, policy, clock=clock)
             for policy in (() if is_later else policies, policies)
         )
         run = case.do(first.run(_program(deed, holds=is_later), {}, run_id=case.run_id(), by=STARTER))

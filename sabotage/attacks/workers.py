@@ -122,8 +122,7 @@ class _QueuedRuns:
 
     def machine(self) -> ExecutionVM:
         """Return the machine of a process."""
-        options = {"clock": self.clock, "random": self.case.random, **self.case.weakness.options}
-        return ExecutionVM(self.world, None, self.store, checker=None, **options)
+        return self.case.machine(self.world, None, self.store, clock=self.clock)
 
     def queue(self) -> None:
         """Queue runs, each later than the one before."""

@@ -17,6 +17,7 @@ from stepward.sabotage.drawn.mishaps import LeapingClock, MortalStore
 from stepward.sabotage.drawn.orders import Turns
 from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.drawn.world import DrawnWorld, Manner
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.reference import Answer, Lost, PendingCall, Raised, Replied, Returned, TimedOut, Waits
 from stepward.sabotage.stores.plain_status import StandingStore, siblings_of
 from stepward.vm import ExecutionVM, InDoubt, ModelReply, Policy, Program, Suspend, ToolContext, ToolError
@@ -144,7 +145,7 @@ Processes = dict[int, ExecutionVM]
 """The machines that stay alive, by the number of their later policies."""
 
 
-class Machine:
+class Machine(EveryTool):
     """The machine's side: tools and a model that answer as the world, and record their calls."""
 
     def __init__(self, world: DrawnWorld, case: DrawnCase, journal: Journal, run: str, processes: Processes) -> None:
@@ -204,11 +205,6 @@ class Machine:
     def respelled(self, value: Any) -> Any:
         """Return a value with a random spelling, which must not matter."""
         return respelled(value, self._spelling)
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        del name
-        return True
 
     async def call(self, name: str, args: Any, context: ToolContext) -> Any:
         """Answer as the world."""

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from stepward.sabotage.drawn.second import in_words_of_2
 from stepward.sabotage.drawn.values import ONE_LIMIT, TWO_LIMITS, beside, drawn_type, fitting
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.reference.plain import NoValue, to_value
 from stepward.sabotage.reference.types import is_of
 from stepward.vm import Program, ToolContext
@@ -45,7 +46,7 @@ def _pair(chance: Random, *, is_output: bool) -> Pair:
     return Pair(data, value, is_output, is_fine)
 
 
-class TypedCalls:
+class TypedCalls(EveryTool):
     """A program that calls one tool for each pair, and its tools. Arguments come from inputs of any type."""
 
     def __init__(self, pairs: list[Pair]) -> None:
@@ -74,11 +75,6 @@ class TypedCalls:
     @staticmethod
     def _args(name: str, pair: Pair) -> dict[str, Any]:
         return {} if pair.is_output else {"a": f"${name}"}
-
-    def has(self, name: str) -> bool:
-        """Return True: there is every tool."""
-        del name
-        return True
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Return the output of a pair, or null."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from stepward.sabotage.operations.tasks import echo
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.points import Killed
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.machine.models import ANY_NAME, ModelReply, ModelRequest
@@ -15,7 +16,7 @@ from stepward.vm.values import freeze
 T = TypeVar("T")
 
 
-class TaskTools:
+class TaskTools(EveryTool):
     """Tools and a model. `fates` says what becomes of the first call of a step, and of a log by its number; `tokens`
     has those of the last ones."""
 
@@ -28,10 +29,6 @@ class TaskTools:
         self.tokens: dict[tuple[str, str], str] = {}
         self.keys: dict[tuple[str, str], str] = {}
         self.is_dead = False
-
-    def has(self, name: str) -> bool:
-        """Return that there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Note a call, and return its output. Raises Killed where the process dies, and InDoubt."""

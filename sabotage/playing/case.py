@@ -13,6 +13,7 @@ from stepward.sabotage.playing.choices import Choices
 from stepward.sabotage.target import Target
 from stepward.vm.journal.signing import SigningKey
 from stepward.vm.journal.store import Journal
+from stepward.vm.machine.execution import ExecutionVM
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -105,6 +106,11 @@ class Case:
             error, self.error = self.error, None
             if error is not None:
                 raise error
+
+    def machine(self, tools: Any = None, model: Any = None, *parts: Any, **options: Any) -> ExecutionVM:
+        """Return a machine with the weakness of the case, for an attack without trials."""
+        defaults = {"random": self.random, "checker": None}
+        return ExecutionVM(tools, model, *parts, **{**defaults, **options, **self.weakness.options})
 
     def count(self, events: int = 1) -> None:
         """Count events that reached the machine or its store."""

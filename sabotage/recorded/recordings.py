@@ -26,10 +26,10 @@ Scene = Callable[[str, Mapping[str, Any]], Notes]
 
 SCENES: Final[Mapping[str, Scene]] = {
     "operations": operations.scene,
-    "stores": stores.scene,
-    "keys": keys.scene,
-    "models": models.scene,
-    "remote": remote.scene,
+    "stores": stores.SCENES.scene,
+    "keys": keys.SCENES.scene,
+    "models": models.SCENES.scene,
+    "remote": remote.SCENES.scene,
     "watching": watching.scene,
     "texts": texts.scene,
     "lisp": lisp.scene,

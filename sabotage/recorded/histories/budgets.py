@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.histories.kit import Story
+from stepward.sabotage.recorded.histories.kit import Story, cases_of
 
 FIELDS: Final = {"steps": "max_steps", "tokens": "max_tokens", "cost": "max_cost", "time": "timeout_seconds"}
 """The budgets, each with the field of a program that bounds it."""
@@ -179,14 +179,7 @@ def writes(story: Story, ways: str, at: int, run: str) -> None:
 STORIES: Final = 12
 
 
-def _cases() -> Iterator[tuple[Any, Any]]:
-    yield from ((spending, one) for one in CHAINS)
-    yield from ((visiting, one) for one in VISITS)
-    yield from ((pairs, one) for one in PAIRS)
-    yield from ((writes, one) for one in WRITES)
-
-
-CASES: Final = tuple(_cases())
+CASES: Final = cases_of((spending, CHAINS), (visiting, VISITS), (pairs, PAIRS), (writes, WRITES))
 
 
 def budgets(story: Story, number: int) -> None:

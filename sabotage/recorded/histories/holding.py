@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.histories.kit import Story, with_cache
+from stepward.sabotage.recorded.histories.kit import Story, cases_of, play_cases, tool_step, with_cache
 from stepward.sabotage.recorded.histories.stops import EVENTS, LEASE, PLACES
 from stepward.vm.journal.store import Switch
 from stepward.vm.machine.state import Limits
-
-NUMBER: Final = {"type": "number"}
-
-
-def _tool(id: str, tool: str, x: Any = 1, **more: Any) -> dict[str, Any]:
-    return {"id": id, "type": "tool", "tool": tool, "args": {"x": x}, **more}
 
 
 def _model(id: str, **more: Any) -> dict[str, Any]:
@@ -25,12 +19,12 @@ def _model(id: str, **more: Any) -> dict[str, Any]:
 # -- open breakers -----------------------------------------------------------------------------------------------------
 
 _OVER: Final = {"id": "over", "type": "end"}
-_DEEP: Final = {"steps": [_model("m"), _tool("t", "look"), {"id": "out", "type": "end"}]}
+_DEEP: Final = {"steps": [_model("m"), tool_step("t", "look"), {"id": "out", "type": "end"}]}
 _INNER: Final = {
     "programs": {"deep": _DEEP},
     "steps": [
         _model("m"),
-        _tool("t", "pay"),
+        tool_step("t", "pay"),
         {"id": "d", "type": "call", "program": "deep"},
         {"id": "out", "type": "end"},
     ],
@@ -42,15 +36,15 @@ def _programs(*steps: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 _HELD: Final[Sequence[Mapping[str, Any]]] = (
-    {"steps": [_model("m", cache=True), _tool("t", "pay"), _tool("u", "look"), _OVER]},
-    _programs({"id": "c", "type": "call", "program": "inner"}, _tool("u", "look")),
+    {"steps": [_model("m", cache=True), tool_step("t", "pay"), tool_step("u", "look"), _OVER]},
+    _programs({"id": "c", "type": "call", "program": "inner"}, tool_step("u", "look")),
     _programs({"id": "c", "type": "call", "program": "deep", "on_error": "skip"}, _model("m")),
     {
         "steps": [
             {
                 "id": "all",
                 "type": "parallel",
-                "parallel_steps": [_model("m"), _tool("t", "pay"), _tool("u", "look", depends_on=["t"])],
+                "parallel_steps": [_model("m"), tool_step("t", "pay"), tool_step("u", "look", depends_on=["t"])],
             },
             _OVER,
         ]
@@ -60,7 +54,7 @@ _HELD: Final[Sequence[Mapping[str, Any]]] = (
             "id": "all",
             "type": "parallel",
             "branches": {
-                "a": {"steps": [_tool("t", "pay"), {"id": "ea", "type": "end"}]},
+                "a": {"steps": [tool_step("t", "pay"), {"id": "ea", "type": "end"}]},
                 "b": {"steps": [{"id": "c", "type": "call", "program": "deep"}, {"id": "eb", "type": "end"}]},
                 "d": {"steps": [_model("m"), {"id": "ed", "type": "end"}]},
             },
@@ -75,19 +69,19 @@ _HELD: Final[Sequence[Mapping[str, Any]]] = (
                 "as": "i",
                 "max_items": 2,
                 "max_concurrency": 2,
-                "steps": [_tool("t", "pay", "$i"), _model("m")],
+                "steps": [tool_step("t", "pay", "$i"), _model("m")],
             },
             _OVER,
         ]
     },
     {
         "steps": [
-            _tool("t", "look", retry=[{"errors": ["any"], "max_attempts": 2, "delay_seconds": 5}]),
-            _tool("u", "pay"),
+            tool_step("t", "look", retry=[{"errors": ["any"], "max_attempts": 2, "delay_seconds": 5}]),
+            tool_step("u", "pay"),
             _OVER,
         ]
     },
-    {"steps": [_tool("w", "ask"), _model("m"), _tool("t", "pay"), _OVER]},
+    {"steps": [tool_step("w", "ask"), _model("m"), tool_step("t", "pay"), _OVER]},
 )
 _SWITCHES: Final = ("tool:pay", "tool:look", "program:p", "program:inner", "program:deep")
 
@@ -131,8 +125,8 @@ def counted(story: Story, results: Sequence[Any], tools: Sequence[str], most: in
     """Let calls fail in a row, or not in a row, and show the breakers."""
     story.more["breaks_after"] = 1 + most
     story.script = {f"c{at}": [one] for at, one in enumerate(results)}
-    steps = [_tool(f"c{at}", tool, timeout_seconds=1, on_error="skip") for at, tool in enumerate(tools)]
-    story.start({"steps": [*steps, _tool("last", "look"), _OVER]}, {}, run)
+    steps = [tool_step(f"c{at}", tool, timeout_seconds=1, on_error="skip") for at, tool in enumerate(tools)]
+    story.start({"steps": [*steps, tool_step("last", "look"), _OVER]}, {}, run)
     story.notes.add(sorted(story.store.opened()))
     for name in story.store.opened():
         _switch(story, name, False)
@@ -153,7 +147,7 @@ OTHERS: Final = tuple(
 def others(story: Story, place: int, event: int, who: str, run: str) -> None:
     """Let a call stop a run, and another machine or person come before it is settled."""
     tool, more, script, _ = EVENTS[event]
-    data = PLACES[place](_tool("pay1", tool, **more), place + event)
+    data = PLACES[place](tool_step("pay1", tool, **more), place + event)
     story.script = {"pay1": list(script), "two": ["wait"]}
     story.policies = []
     story.start(data, {}, run, by="ann")
@@ -197,15 +191,9 @@ def _come(story: Story, who: str, run: str) -> None:
 # -- scenes ------------------------------------------------------------------------------------------------------------
 
 STORIES: Final = 16
-_TABLES: Final[Sequence[tuple[Callable[..., None], Sequence[tuple[Any, ...]]]]] = (
-    *((switched, SWITCHED), (counted, COUNTED), (others, OTHERS)),
-)
-CASES: Final = tuple((play, one) for play, cases in _TABLES for one in cases)
+CASES: Final = cases_of((switched, SWITCHED), (counted, COUNTED), (others, OTHERS))
 
 
 def holding(story: Story, number: int) -> None:
     """Play the cases of a story."""
-    for at, (play, one) in enumerate(CASES[number::STORIES]):
-        play(story, *one, f"r{at}")
-    story.brief()
-    story.verify("r0")
+    play_cases(story, CASES[number::STORIES])

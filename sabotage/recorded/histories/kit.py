@@ -338,3 +338,25 @@ def afterwards(story: Story, number: int) -> None:
 def with_cache(story: Story) -> None:
     """Give the machines a cache of replies."""
     story.more["cache"] = ReplyTable()
+
+
+def tool_step(id: str, tool: str, x: Any = 1, **more: Any) -> dict[str, Any]:
+    """Return a step that calls a tool."""
+    return {"id": id, "type": "tool", "tool": tool, "args": {"x": x}, **more}
+
+
+Played = Callable[..., None]
+"""Plays a case: it takes the story, the columns of the case, and the id of its run."""
+
+
+def cases_of(*tables: tuple[Played, Sequence[tuple[Any, ...]]]) -> list[tuple[Played, tuple[Any, ...]]]:
+    """Return the cases of tables, each with what plays it."""
+    return [(play, one) for play, cases in tables for one in cases]
+
+
+def play_cases(story: Story, cases: Sequence[tuple[Played, tuple[Any, ...]]]) -> None:
+    """Play cases, each with a run of its own."""
+    for at, (play, one) in enumerate(cases):
+        play(story, *one, f"r{at}")
+    story.brief()
+    story.verify("r0")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.histories.kit import KEY, Story
+from stepward.sabotage.recorded.histories.kit import KEY, Story, tool_step
 from stepward.sabotage.stores.forging import RawMemory, chained
 from stepward.vm.journal.copying import copy_runs
 from stepward.vm.journal.memory import MemoryJournal
@@ -21,10 +21,6 @@ from stepward.vm.machine.turns import TurnRequest, turn_name, turn_policies
 
 _CARD: Final = {"type": "string", "sensitive": True}
 _NUMBER: Final = {"type": "number"}
-
-
-def _tool(id: str, tool: str, x: Any = 1, **more: Any) -> dict[str, Any]:
-    return {"id": id, "type": "tool", "tool": tool, "args": {"x": x}, **more}
 
 
 # -- receipts ----------------------------------------------------------------------------------------------------------
@@ -63,10 +59,10 @@ def keeping(story: Story, way: str, first: str, second: str, third: str, run: st
 
 
 def _chain(way: str) -> dict[str, Any]:
-    end = _tool("fails", "look") if way == "go" else _tool("pay", "pay")
+    end = tool_step("fails", "look") if way == "go" else tool_step("pay", "pay")
     return {
         "inputs": {"card": _CARD},
-        "steps": [_tool("ask", "ask"), end, {"id": "over", "type": "end", "output": "$card"}],
+        "steps": [tool_step("ask", "ask"), end, {"id": "over", "type": "end", "output": "$card"}],
     }
 
 
@@ -215,7 +211,7 @@ def _forgeable(story: Story) -> None:
     data = {
         **inputs,
         "max_tokens": 30,
-        "steps": [_tool("look", "look"), think, _tool("fails", "mail"), {"id": "over", "type": "end"}],
+        "steps": [tool_step("look", "look"), think, tool_step("fails", "mail"), {"id": "over", "type": "end"}],
     }
     story.start(data, {"a": 1, "b": 2}, by="ann")
     story.policy("later", guardrails=[{"name": "once", "at_most_once": {"tool": "pay"}}])
@@ -223,7 +219,11 @@ def _forgeable(story: Story) -> None:
     story.go_on("r~1", data, {"a": "b"}, by="bob")
     moving = {
         **inputs,
-        "steps": [_tool("ask", "ask"), _tool("pay", "pay", "$a", on_error="skip"), {"id": "over", "type": "end"}],
+        "steps": [
+            tool_step("ask", "ask"),
+            tool_step("pay", "pay", "$a", on_error="skip"),
+            {"id": "over", "type": "end"},
+        ],
     }
     story.start(moving, {"a": 3}, "m", by="ann")
     story.move("m", {**moving, "description": "second"}, grant={"steps": 3})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.histories.kit import Story
+from stepward.sabotage.recorded.histories.kit import Story, cases_of
 from stepward.sabotage.recorded.histories.stops import PLACES
 from stepward.vm.machine.authority import Envelope
 
@@ -218,10 +218,7 @@ def waivers(story: Story, comes: int, waived: str, way: str, paying: int, run: s
 # -- scenes ------------------------------------------------------------------------------------------------------------
 
 STORIES: Final = 24
-_TABLES: Final[Sequence[tuple[Callable[..., None], Sequence[tuple[Any, ...]]]]] = (
-    *((freshness, FRESHNESS), (done, DONE), (later, LATER), (waivers, WAIVERS)),
-)
-CASES: Final = tuple((play, one) for play, cases in _TABLES for one in cases)
+CASES: Final = cases_of((freshness, FRESHNESS), (done, DONE), (later, LATER), (waivers, WAIVERS))
 
 
 def memories(story: Story, number: int) -> None:

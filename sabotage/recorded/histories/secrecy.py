@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.histories.kit import Story
+from stepward.sabotage.recorded.histories.kit import Story, cases_of, play_cases
 from stepward.sabotage.recorded.shared.given import ReplyTable
 
 _TEXT: Final = {"type": "string"}
@@ -310,15 +310,9 @@ def kept(story: Story, at: int, twice: bool, run: str) -> None:
 # -- scenes ------------------------------------------------------------------------------------------------------------
 
 STORIES: Final = 20
-_TABLES: Final[Sequence[tuple[Callable[..., None], Sequence[tuple[Any, ...]]]]] = (
-    *((parts, PARTS), (after, AFTER), (kept, KEPT)),
-)
-CASES: Final = tuple((play, one) for play, cases in _TABLES for one in cases)
+CASES: Final = cases_of((parts, PARTS), (after, AFTER), (kept, KEPT))
 
 
 def secrecy(story: Story, number: int) -> None:
     """Play the cases of a story."""
-    for at, (play, one) in enumerate(CASES[number::STORIES]):
-        play(story, *one, f"r{at}")
-    story.brief()
-    story.verify("r0")
+    play_cases(story, CASES[number::STORIES])

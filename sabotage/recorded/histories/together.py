@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations, product
 from typing import Any, Final
 
-from stepward.sabotage.recorded.histories.kit import Story
+from stepward.sabotage.recorded.histories.kit import Story, cases_of, play_cases, tool_step
 
 NUMBER: Final = {"type": "number"}
-
-
-def _tool(id: str, tool: str, x: Any = 1, **more: Any) -> dict[str, Any]:
-    return {"id": id, "type": "tool", "tool": tool, "args": {"x": x}, **more}
 
 
 # -- several waits at once ---------------------------------------------------------------------------------------------
@@ -68,7 +64,7 @@ def _waiting(form: str, times: Sequence[int], kinds: Sequence[str]) -> dict[str,
     inner = {
         "inputs": {"s": NUMBER},
         "steps": [
-            _tool("ask_in", "ask", "$s", deadline_seconds=4),
+            tool_step("ask_in", "ask", "$s", deadline_seconds=4),
             {"id": "r", "type": "wait", "seconds": "$s"},
             {"id": "out", "type": "end"},
         ],
@@ -85,7 +81,7 @@ def _waiting(form: str, times: Sequence[int], kinds: Sequence[str]) -> dict[str,
             return {**programs, "steps": [{"id": "all", "type": "parallel", "branches": branches}, over]}
         case "subs" | "ordered" | "called":
             subs = [
-                _tool(
+                tool_step(
                     f"{kind if kind in ('ask', 'sign', 'retry') else 'ask'}_{name}",
                     "sign" if kind == "sign" else "ask",
                     seconds,
@@ -112,7 +108,7 @@ def _waiting(form: str, times: Sequence[int], kinds: Sequence[str]) -> dict[str,
                 "max_concurrency": 3,
             }
             steps = [
-                _tool("ask_all", "ask", "$item", deadline_seconds=4, on_error="skip"),
+                tool_step("ask_all", "ask", "$item", deadline_seconds=4, on_error="skip"),
                 {"id": "rest", "type": "wait", "seconds": "$item"},
             ]
             return {
@@ -121,7 +117,7 @@ def _waiting(form: str, times: Sequence[int], kinds: Sequence[str]) -> dict[str,
     each = {"id": "all", "type": "for_each", "items": list(times), "as": "item", "max_items": 3}
     return {
         "steps": [
-            {**each, "steps": [_tool("ask_all", "ask", "$item", deadline_seconds=2)], "on_item_error": "skip"},
+            {**each, "steps": [tool_step("ask_all", "ask", "$item", deadline_seconds=2)], "on_item_error": "skip"},
             over,
         ]
     }
@@ -136,7 +132,7 @@ def _part(name: str, kind: str, seconds: int) -> dict[str, Any]:
             return {"id": f"rest_{name}", "type": "wait", "seconds": seconds}
         case "retry":
             retry = [{"errors": ["Busy"], "max_attempts": 3, "delay_seconds": seconds, "backoff": 1}]
-            return _tool(f"retry_{name}", "look", seconds, retry=retry)
+            return tool_step(f"retry_{name}", "look", seconds, retry=retry)
         case "call":
             return {
                 "id": f"call_{name}",
@@ -145,7 +141,7 @@ def _part(name: str, kind: str, seconds: int) -> dict[str, Any]:
                 "args": {"s": seconds},
                 "on_error": "skip",
             }
-    return _tool(f"{kind}_{name}", kind, seconds, deadline_seconds=seconds, on_error="skip")
+    return tool_step(f"{kind}_{name}", kind, seconds, deadline_seconds=seconds, on_error="skip")
 
 
 # -- errors of parts ---------------------------------------------------------------------------------------------------
@@ -183,7 +179,7 @@ def errors(story: Story, comes: Sequence[str], shape: int, meets: int, form: str
     all_: dict[str, Any] = {"id": "all", "type": "parallel", "next_step": "over"}
     if form == "subs":
         subs = [
-            _tool(
+            tool_step(
                 f"do_{name}",
                 "look",
                 1,
@@ -197,7 +193,7 @@ def errors(story: Story, comes: Sequence[str], shape: int, meets: int, form: str
     else:
         all_ |= {
             "branches": {
-                name: {"steps": [_tool(f"do_{name}", "look"), {"id": f"end_{name}", "type": "end", "output": name}]}
+                name: {"steps": [tool_step(f"do_{name}", "look"), {"id": f"end_{name}", "type": "end", "output": name}]}
                 | ({"depends_on": needs[name]} if name in needs else {})
                 for name in "abc"
             }
@@ -246,7 +242,7 @@ def attempts(story: Story, tool: str, pair: Sequence[str], met: int, way: int, r
     """Let attempts fail, time out, die or be in doubt, one after the other, and settle what is in doubt."""
     story.script = {"try": [*pair, *pair[:1]]}
     story.script["try"] = ["no number" if one == "bad" else one for one in story.script["try"]]
-    step = _tool("try", tool, timeout_seconds=2, **_MET[met])
+    step = tool_step("try", tool, timeout_seconds=2, **_MET[met])
     story.start({"steps": [step, {"id": "over", "type": "end", "output": 1}]}, {}, run)
     for number in range(3):
         found = story.read(run)
@@ -262,15 +258,9 @@ def attempts(story: Story, tool: str, pair: Sequence[str], met: int, way: int, r
 # -- scenes ------------------------------------------------------------------------------------------------------------
 
 STORIES: Final = 16
-_TABLES: Final[Sequence[tuple[Callable[..., None], Sequence[tuple[Any, ...]]]]] = (
-    *((waits, WAITS), (errors, ERRORS), (attempts, ATTEMPTS)),
-)
-CASES: Final = tuple((play, one) for play, cases in _TABLES for one in cases)
+CASES: Final = cases_of((waits, WAITS), (errors, ERRORS), (attempts, ATTEMPTS))
 
 
 def together(story: Story, number: int) -> None:
     """Play the cases of a story."""
-    for at, (play, one) in enumerate(CASES[number::STORIES]):
-        play(story, *one, f"r{at}")
-    story.brief()
-    story.verify("r0")
+    play_cases(story, CASES[number::STORIES])

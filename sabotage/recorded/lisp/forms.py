@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from stepward.sabotage.recorded.language.examples import SCENES
+from stepward.sabotage.recorded.lisp.tables import ALL, dealt_rows, parameters, pool_of, texts_of
 from stepward.vm.lisp.functions.function_table import FunctionEntry
-from stepward.vm.lisp.functions.table import rows
 
 CALLS: Final = 10
 """Calls of each function that is dealt to a scene."""
@@ -19,166 +18,14 @@ DATA: Final[dict[str, Any]] = {
     "text": "a1 b22\nc",
     "o": {"a": 1, "b": {"c": [1, 2]}, "_x": "hidden"},
 }
-NUMBERS: Final = ("0", "1", "2", "3", "-1", "-7", "1.5", "2.50", "10", "100", "-0.5", "9007199254740993", "1e3", "0.1")
-TEXTS: Final = (
-    '""',
-    '"a"',
-    '"ab"',
-    '"abcabc"',
-    '" a b\\n"',
-    '"12"',
-    '"-1.50"',
-    '"true"',
-    '"Éa"',
-    '"a1 b22\\nc"',
-    '"a,b,,"',
-)
-KEYS: Final = (":a", ":b", '"a"', "1", "nil", ":total", ":x/y", "0", "true")
-LISTS: Final = (
-    *(
-        "[]",
-        "[1]",
-        "[1 2 3]",
-        "[3 1 2 1]",
-        "'(1 2 3)",
-        "'()",
-        "[nil 1 nil]",
-        '["b" "a" "c"]',
-        "[[1 2] [3 4]]",
-        "#{1 2}",
-    ),
-    *("#{}", "{:a 1}", "{:a 1 :b 2}", "{}", "nil", '"abc"', "(range 5)", "[:a :b]", "data/orders", "[1 2.0 1.5]"),
-    *(
-        "[[:a 1] [:b 2]]",
-        "[1 1 2 2 1]",
-        "(range)",
-        "(cycle [1 2])",
-        "[true false]",
-        "[[1 [2 [3]]] 4]",
-        "(list 1 (list 2))",
-    ),
-)
-MAPS: Final = (
-    *("{}", "{:a 1}", "{:a 1 :b 2}", '{"a" 1}', "{:a {:b {:c 1}}}", "nil", "{1 2}", "data/o", "[1 2]", "{:a nil}"),
-    *('{:a 1 "a" 2}', "{:a [1 2 3]}", "{nil 1}", "{[1] 2}"),
-)
-FUNCTIONS: Final = (
-    *(
-        "inc",
-        "dec",
-        "+",
-        "-",
-        "str",
-        "identity",
-        "even?",
-        "odd?",
-        "pos?",
-        "nil?",
-        "first",
-        "count",
-        ":a",
-        ":total",
-        "not",
-    ),
-    *(
-        "(fn [x] x)",
-        "(fn [x] [x x])",
-        "#(+ % 1)",
-        "(fn [a b] a)",
-        "#(str %1 %2)",
-        "vector",
-        "{:a 1}",
-        "#{1 2}",
-        "[1 2]",
-    ),
-    *(
-        "(fn [& xs] (count xs))",
-        "(constantly 1)",
-        "compare",
-        ">",
-        "<",
-        "max",
-        "keyword",
-        "1",
-        '(fn [x] (fail "no"))',
-        "=",
-    ),
-    *(
-        "(fn [a x] (if (> x 2) (reduced a) (+ a x)))",
-        "(fn [i x] [i x])",
-        "(partial + 1)",
-        "list",
-        "(fn [x] nil)",
-        "conj",
-    ),
-)
-PATTERNS: Final = (
-    '#"a"',
-    '#"[0-9]+"',
-    '#"(a)(b)?"',
-    '#"^$"',
-    '"b"',
-    '#"\\s"',
-    '#"(?i)A"',
-    '#","',
-    '""',
-    '#"a|b"',
-    '#"x*"',
-)
-FORMATS: Final = (
-    *(
-        '"%s"',
-        '"%d"',
-        '"%.2f"',
-        '"%5d|"',
-        '"%-5s|"',
-        '"%05d"',
-        '"%x %X %o"',
-        '"%e"',
-        '"%%"',
-        '"%,d"',
-        '"%s %s"',
-        '"%q"',
-    ),
-    *('"%+d"', '"%b"', '"%c"', '"%n"', '"%2$s %1$s"', '"%10.3f|"', '"%(d"', '"%S"', '"%"', '"plain"'),
-)
-JSONS: Final = (
-    '"[1, 2.50]"',
-    '"{\\"a\\": null}"',
-    '"{"',
-    '"1\\n2"',
-    '"\\"x\\""',
-    '"{\\"a\\": 1}\\n{\\"a\\": 2}"',
-    '"[1,]"',
-)
-VALUES: Final = (*NUMBERS, *TEXTS, *KEYS, *LISTS, *MAPS, "true", "false", "nil", '#"a"', "inc", ":b")
-
-POOLS: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("coll", "set", "vals", "keys", "path", "root", "entry", "to", "from", "form"), LISTS),
-    **dict.fromkeys(("f", "pred", "comparator", "inner", "outer", "branch?", "children"), FUNCTIONS),
-    **dict.fromkeys(("s", "part", "separator", "match", "replacement", "name", "pad"), TEXTS),
-    **dict.fromkeys(("n", "start", "end", "step", "group", "limit"), NUMBERS),
-    **dict.fromkeys(("re", "pattern"), PATTERNS),
-    **dict.fromkeys(("k", "key"), KEYS),
-    "m": MAPS,
-    "fmt": FORMATS,
-}
-OF_NUMBERS: Final = {"numbers": 0.9, "order": 0.6, "aggregates": 0.5}
-"""The share of arguments that are numbers, by subject."""
-OF_SPACE: Final[dict[str, tuple[str, ...]]] = {"set": ("#{}", "#{1 2}", "#{2 3}", "#{:a}", "nil", "[1 2]")}
-
-
-def dealt_rows(seed: str) -> list[FunctionEntry]:
-    """Return the functions for a scene, by the number at the end of its seed."""
-    return list(rows().values())[int(seed.rpartition(" ")[2]) % SCENES :: SCENES]
+VALUES: Final = (*texts_of(ALL), "(cycle [1 2])", "data/orders", "data/o")
 
 
 def drawn_calls(seed: str, chance: Random) -> Iterator[str]:
     """Yield calls of the functions that are dealt to a scene."""
     for row in dealt_rows(seed):
         for _ in range(CALLS * (4 if row.subject == "formats" else 1)):
-            args = list(_arguments(row.usage.strip("()").split()[1:], row, chance))
-            call = f"({' '.join((row.name, *args))})"
+            call = f"({' '.join((row.name, *_arguments(row, chance)))})"
             yield chance.choice((call, call, call, *_around(call, row.subject, chance)))
 
 
@@ -190,20 +37,14 @@ def _around(call: str, subject: str, chance: Random) -> tuple[str, ...]:
     return f"(take 3 {call})", f"(let [r {call}] [r (type r) (= r {more})])", f"(pr-str {call})", f"(str {call})"
 
 
-def _arguments(names: list[str], row: FunctionEntry, chance: Random) -> Iterator[str]:
-    shown = [name for name in names if name != "…"]
+def _arguments(row: FunctionEntry, chance: Random) -> Iterator[str]:
+    shown = parameters(row)
     most = row.most if row.most is not None else len(shown) + 2
     least, count = row.least, len(shown)
     number_of = chance.choices((count, least, most, least - 1, most + 1), (8, 4, 2, 0.5, 0.5))[0]
     for number in range(max(0, min(number_of, 6))):
-        name = shown[min(number, count - 1)] if shown else "x"
-        pool = POOLS.get(name, VALUES)
-        if name in ("x", "y", "z", "x…"):
-            pool = NUMBERS if chance.random() < OF_NUMBERS.get(row.subject, 0.2) else VALUES
-        if row.space == "json":
-            pool = (*JSONS, *VALUES[:20])
-        pool = OF_SPACE.get(name, pool) if chance.random() < 0.8 else pool
-        yield chance.choice(pool if chance.random() < 0.88 else VALUES)
+        pool = pool_of(row, shown[min(number, count - 1)] if shown else "x")
+        yield chance.choice(texts_of(pool) if chance.random() < 0.88 else VALUES)
 
 
 # -- forms -------------------------------------------------------------------------------------------------------------

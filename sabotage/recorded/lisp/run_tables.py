@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.recorded.shared.inline import finished
 from stepward.vm import ExecutionVM, ToolContext
 from stepward.vm.errors import DocumentError
@@ -150,15 +151,11 @@ KNOWN: Final = (
 DATA: Final[dict[str, Any]] = {"n": 3, "l": [2, 5], "t": "x"}
 
 
-class _Tools:
+class _Tools(EveryTool):
     """Tools that answer by their names, and what they were called with."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
-
-    def has(self, name: str) -> bool:
-        """Return that there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Mapping[str, Any], _: ToolContext) -> Any:
         """Answer a call."""

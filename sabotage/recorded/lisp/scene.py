@@ -14,8 +14,8 @@ from stepward.sabotage.recorded.language.meanings import guarded, show_program
 from stepward.sabotage.recorded.language.readings import load_program, read
 from stepward.sabotage.recorded.language.spoiling import spoilt_text
 from stepward.sabotage.recorded.lisp.form_tables import show_forms
-from stepward.sabotage.recorded.lisp.forms import DATA, dealt_rows, drawn_calls, drawn_effects, drawn_form
-from stepward.sabotage.recorded.lisp.tables import show_functions
+from stepward.sabotage.recorded.lisp.forms import DATA, drawn_calls, drawn_effects, drawn_form
+from stepward.sabotage.recorded.lisp.tables import dealt_rows, show_functions
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.plain import PlainNotes
 from stepward.sabotage.recorded.shared.environment import Environment, SceneProgram

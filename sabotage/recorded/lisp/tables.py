@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
-from stepward.sabotage.recorded.lisp.forms import dealt_rows
+from stepward.sabotage.recorded.language.examples import SCENES
 from stepward.sabotage.recorded.notes import Notes
 from stepward.vm.lisp.analysis import Analyst, definitions
 from stepward.vm.lisp.callables import Function
+from stepward.vm.lisp.compiling.texts import Texts
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.functions.function_table import FunctionEntry
-from stepward.vm.lisp.functions.table import natives
+from stepward.vm.lisp.functions.table import natives, rows
 from stepward.vm.lisp.limits import Limits
 from stepward.vm.lisp.modules import program_forms
 from stepward.vm.lisp.special import SPECIAL
@@ -109,6 +111,34 @@ _SIGN: Final = re.compile(r"\\u\{([0-9a-f]+)\}")
 """A letter outside ASCII in a pool: its number."""
 
 
+def dealt_rows(seed: str) -> list[FunctionEntry]:
+    """Return the functions for a scene, by the number at the end of its seed."""
+    return list(rows().values())[int(seed.rpartition(" ")[2]) % SCENES :: SCENES]
+
+
+def parameters(row: FunctionEntry) -> list[str]:
+    """Return the names of the parameters of a function, without the sign that there may be more."""
+    return [name for name in row.usage.strip("()").split()[1:] if name not in ("…", "x…")]
+
+
+def pool_of(row: FunctionEntry, name: str) -> str:
+    """Return the pool of a parameter of a function."""
+    found = None if row.subject in ("numbers", "JSON") else POOLS.get(name)
+    return OF_SUBJECT.get(row.subject, SOME) if found is None else found
+
+
+@lru_cache
+def texts_of(pool: str) -> tuple[str, ...]:
+    """Return the texts of the forms of a pool."""
+    text = _with_signs(pool)
+    forms = program_forms(text)
+    return tuple(map(Texts(text, forms).of, forms))
+
+
+def _with_signs(pool: str) -> str:
+    return _SIGN.sub(lambda found: chr(int(found[1], 16)), pool)
+
+
 class _Table:
     """Calls functions with values of one evaluation."""
 
@@ -121,7 +151,7 @@ class _Table:
         found = self._pools.get(text)
         if found is None:
             self.ctx.meter.steps = 0
-            forms = program_forms(f"[{_SIGN.sub(lambda found: chr(int(found[1], 16)), text)}]")
+            forms = program_forms(f"[{_with_signs(text)}]")
             program = Analyst(self.ctx.functions, SPECIAL, definitions(forms)).program(forms)
             found = self._pools[text] = tuple(self.ctx.run(program.body.steps(self.ctx, [None] * program.size)))
         return found
@@ -174,8 +204,7 @@ def show_functions(notes: Notes, seed: str) -> None:
 
 
 def _arguments(table: _Table, row: FunctionEntry) -> Iterator[tuple[Any, ...]]:
-    names = row.usage.strip("()").split()[1:]
-    shown = [name for name in names if name not in ("…", "x…")]
+    shown = parameters(row)
     most = row.most if row.most is not None else min(max(len(shown) + 2, 3), 4)
     yield from ((), *(() if row.most is None else (table.pool("1 2 3 4 5 6")[: row.most + 1],)))
     for count in range(max(row.least, 1), min(most, 4) + 1):
@@ -192,9 +221,7 @@ def _arguments(table: _Table, row: FunctionEntry) -> Iterator[tuple[Any, ...]]:
 
 
 def _pool(table: _Table, row: FunctionEntry, name: str, count: int) -> tuple[Any, ...]:
-    text = POOLS.get(name)
-    if text is None or row.subject in ("numbers", "JSON"):
-        text = OF_SUBJECT.get(row.subject, SOME)
+    text = pool_of(row, name)
     if count == 1:
         text = ALL if text in ALL or row.subject == "predicates" else f"{text} {ALL}"
     found = table.pool(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from decimal import Decimal
 from random import Random
@@ -234,19 +233,6 @@ def _run(
     return context.quiet(lambda: context.wait(machine.run(program, inputs, run_id=name)))
 
 
-def _note_log(context: SceneContext, name: str) -> None:
-    """Note what is logged."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            context.notes.add("log", record.levelname, record.getMessage())
-
-    log, handler = logging.getLogger(name), Handler()
-    log.addHandler(handler)
-    context.stack.callback(log.removeHandler, handler)
-    context.swap(log, "propagate", False)
-
-
 def answer_calls(context: SceneContext) -> None:
     """Answer the calls of a program in every way."""
     chance, tools = context.chance, RandomTools(context, ManualClock())
@@ -331,7 +317,7 @@ _SCRIPTS: Final[tuple[Any, ...]] = (["yes"], ['{"a": 1}', "x"], ["4111-1111"], [
 def take_from_cache(context: SceneContext) -> None:
     """Ask the same again with a cache: in other runs, by other machines, with other models and types."""
     chance, cache = context.chance, FaultyCache(context)
-    _note_log(context, "stepward.cache")
+    context.note_log("stepward.cache")
     step = {"id": "s0", "type": "llm", "output_key": "v", "next_step": "s1", "cache": chance.random() < 0.9}
     step |= {"prompt": chance.choice(("go?", "go {{plain}}", "of {{card}}")), "on_error": "skip"}
     forms: tuple[dict[str, Any], ...] = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -32,23 +31,12 @@ def _tools(chance: Random) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _note_log(context: SceneContext) -> None:
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            context.notes.add("log", record.levelname, record.getMessage())
-
-    log, handler = logging.getLogger("stepward.remote"), Handler()
-    log.addHandler(handler)
-    context.stack.callback(log.removeHandler, handler)
-    context.swap(log, "propagate", False)
-
-
 def call_children(context: SceneContext) -> None:
     """Call tools of a server that is a child process."""
     from stepward.sabotage.recorded.remote.children import World, start_children
 
     chance, world = context.chance, World(context)
-    _note_log(context)
+    context.note_log("stepward.remote")
     world.tools, world.is_modern, world.page = _tools(chance), chance.random() < 0.5, chance.choice((1, 2, 3, 100))
     ends_at = chance.choice((0, 0, 0, 0, 0, 15, 9)) if chance.random() < 0.5 else 0
     errors = chance.choice((b"", b"a last word", b"one\ntwo \xff\n", b"x" * 2100 + b"\nlast"))
@@ -69,7 +57,7 @@ def call_web(context: SceneContext) -> None:
     from stepward.sabotage.recorded.remote.children import World, serve_web
 
     chance, world = context.chance, World(context)
-    _note_log(context)
+    context.note_log("stepward.remote")
     world.tools, world.is_modern = _tools(chance), chance.random() < 0.4
     share = chance.choice((0.0, 0.1, 0.3))
     serve_web(context, world, lambda body: _odd_response(chance, share, body))

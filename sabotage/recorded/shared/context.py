@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import tempfile
@@ -13,9 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from random import Random
 from types import FunctionType, ModuleType, SimpleNamespace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from stepward.sabotage.recorded.notes import Notes
+from stepward.sabotage.recorded.tabling import Table, show_tables
 
 T = TypeVar("T")
 
@@ -122,6 +124,17 @@ class SceneContext:
         self.stack.callback(give, owner.get(name, _ABSENT))
         give(value)
 
+    def note_log(self, name: str) -> None:
+        """Note what is logged under a name until the act ends."""
+
+        def note(record: logging.LogRecord) -> bool:
+            self.notes.add("log", record.levelname, record.getMessage())
+            return False
+
+        log = logging.getLogger(name)
+        log.addFilter(note)
+        self.stack.callback(log.removeFilter, note)
+
     def variable(self, name: str, value: str | None) -> None:
         """Set a variable of the environment until the act ends; None removes it."""
         self.swap_item(os.environ, name, _ABSENT if value is None else value)
@@ -147,12 +160,34 @@ Act = Callable[[SceneContext], None]
 """One act of a scene."""
 
 
-def play(context: SceneContext, acts: tuple[Act, ...], number: int) -> None:
-    """Play a number of acts of chance."""
-    for act in context.chance.sample(acts, min(number, len(acts))):
-        context.notes.add(act.__name__)
-        with ExitStack() as context.stack:
-            act(context)
+class Acts(NamedTuple):
+    """What scenes are made of: acts, of which each scene plays a `number`, and tables, which `scenes` share."""
+
+    acts: tuple[Act, ...]
+    number: int
+    tables: tuple[Table, ...]
+    scenes: int
+
+    def scene(self, seed: str, options: Mapping[str, Any]) -> Notes:
+        """Play the scene of a seed on machines with these options, and return what came."""
+        with ExitStack() as stack:
+            context = SceneContext(seed, stack, options)
+            for act in context.chance.sample(self.acts, self.number):
+                context.notes.add(act.__name__)
+                with ExitStack() as context.stack:
+                    act(context)
+            show_tables(context.notes, self.tables, seed, self.scenes)
+            return context.notes
+
+
+def constants(modules: tuple[str, ...], number: int) -> Act:
+    """Return an act that shows the constants of a number of modules."""
+
+    def show_constants(context: SceneContext) -> None:
+        for name in context.chance.sample(modules, number):
+            show_module(context.notes, name)
+
+    return show_constants
 
 
 def module(name: str, **values: Any) -> ModuleType:

@@ -13,6 +13,7 @@ from stepward.sabotage.drawn.machine import DrawnCase, Parted, raised
 from stepward.sabotage.drawn.values import respelled
 from stepward.sabotage.drawn.world import DrawnWorld, inputs_of
 from stepward.sabotage.operations.stores import Files
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.playing.points import Killed
 from stepward.sabotage.playing.virtual_time import VirtualLoop
 from stepward.sabotage.playing.world import TooLate, WorldClock
@@ -47,7 +48,7 @@ class SceneProgram(NamedTuple):
     world: DrawnWorld
 
 
-class Environment:
+class Environment(EveryTool):
     """The environment of one scene. `chance` decides everything, `notes` has the results.
 
     The methods that tools and models call answer as the world of the run's program. A process that has died does
@@ -134,10 +135,6 @@ class Environment:
         return self._runner.run(inline(work))
 
     # -- the world -----------------------------------------------------------------------------------------------------
-
-    def has(self, name: str) -> bool:
-        """Return that there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Answer as the world of a program."""

@@ -6,13 +6,14 @@ import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from stepward.sabotage.invariants import Breach
 from stepward.sabotage.recorded.notes import Notes, text_of
+from stepward.sabotage.recorded.tabling import Table, show_tables
 from stepward.vm.errors import StepwardError
 
 T = TypeVar("T")
@@ -110,6 +111,25 @@ class Probe:
         """Return a text without the folder and without addresses of objects."""
         text = text if self._folder is None else text.replace(self._folder, "FOLDER")
         return _ADDRESS.sub("object", text) if " at 0x" in text else text
+
+
+class Parts(NamedTuple):
+    """What scenes are made of: parts, with how often each comes, and tables, which `scenes` share."""
+
+    parts: tuple[tuple[int, Callable[[Probe], None]], ...]
+    tables: tuple[Table, ...] = ()
+    scenes: int = 1
+
+    def scene(self, seed: str, options: Mapping[str, Any]) -> Notes:
+        """Play the scene of a seed, and return what came. The options are for machines, of which there are none."""
+        del options
+        with ExitStack() as stack:
+            probe = Probe(seed, stack)
+            weights, parts = zip(*self.parts, strict=True)
+            (part,) = Random(f"part {seed}").choices(parts, weights)
+            probe.play(part)
+            show_tables(probe.notes, self.tables, seed, self.scenes)
+            return probe.notes
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

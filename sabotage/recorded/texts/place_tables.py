@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from stepward.sabotage.invariants import Breach
+from stepward.sabotage.playing.every_tool import EveryTool
 from stepward.sabotage.recorded.shared.inline import finished
 from stepward.vm import ExecutionVM, ModelReply, ToolContext
 from stepward.vm.errors import DocumentError, StepwardError
@@ -167,7 +168,7 @@ def _written(number: int) -> Iterator[Any]:
         yield as_text(value), to_json(value), to_json(value, 2), template.fill("<$a>", _lookup(value))
 
 
-class _World:
+class _World(EveryTool):
     """Tools and a model that say what they were asked."""
 
     names = ANY_NAME
@@ -175,10 +176,6 @@ class _World:
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
-
-    def has(self, name: str) -> bool:
-        """Return that there is every tool."""
-        return bool(name)
 
     async def call(self, name: str, args: Mapping[str, Any], _: ToolContext) -> Any:
         """Return what a tool was asked."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,17 +99,6 @@ def _fail(*_: Any) -> None:
     raise ValueError("no meter")
 
 
-def _note_log(context: SceneContext) -> None:
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            context.notes.add("log", record.levelname, record.getMessage())
-
-    log, handler = logging.getLogger("stepward.telemetry"), Handler()
-    log.addHandler(handler)
-    context.stack.callback(log.removeHandler, handler)
-    context.swap(log, "propagate", False)
-
-
 def clear(context: SceneContext) -> None:
     """Take the variables of OpenTelemetry out of the environment until the scene ends."""
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
@@ -127,7 +115,7 @@ def observe(context: SceneContext, *, fails: float = 0.0) -> Iterator[Seen]:
     from stepward.vm.telemetry.telemetry import Telemetry
 
     clear(context)
-    _note_log(context)
+    context.note_log("stepward.telemetry")
     context.swap(sending, "version", lambda name: f"the version of {name}")
     if context.maybe(0.15):
         context.variable("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", context.pick("1", "5", "20"))

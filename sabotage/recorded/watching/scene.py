@@ -16,9 +16,8 @@ from stepward.sabotage.drawn.world import DrawnWorld
 from stepward.sabotage.operations.tasks import SECRET, drawn_plain
 from stepward.sabotage.recorded.notes import Notes
 from stepward.sabotage.recorded.operations.scene import KINDS
-from stepward.sabotage.recorded.shared.context import Act, SceneContext, play, show_module, thing
+from stepward.sabotage.recorded.shared.context import Acts, SceneContext, constants, thing
 from stepward.sabotage.recorded.shared.environment import Environment, Process, SceneProgram
-from stepward.sabotage.recorded.tabling import show_tables
 from stepward.sabotage.recorded.watching import span_tables
 from stepward.sabotage.recorded.watching.observing import Meter, observe, read_environments
 from stepward.vm import Run
@@ -367,35 +366,30 @@ def check_watched(context: SceneContext) -> None:
         context.notes.add(type(error).__name__, before, after.partition(")")[2])
 
 
-MODULES: Final = (
-    *("courses", "environment", "following", "ids", "metrics", "names", "outline", "said", "sending", "spans"),
-    *("telemetry", "watching"),
+MODULES: Final = tuple(
+    f"telemetry.{name}"
+    for name in (
+        *("courses", "environment", "following", "ids", "metrics", "names", "outline", "said", "sending", "spans"),
+        *("telemetry", "watching"),
+    )
 )
 
 
-def show_constants(context: SceneContext) -> None:
-    """Show the constants of modules."""
-    for name in context.chance.sample(MODULES, 4):
-        show_module(context.notes, f"telemetry.{name}")
-
-
-ACTS: Final[tuple[Act, ...]] = (
-    *(watch_runs, watch_runs, make_spans, make_spans, follow_stores, watch_stores),
-    *(name_ids, count_spans, check_watched, read_environments, show_constants),
+SCENES: Final = Acts(
+    (
+        *(watch_runs, watch_runs, make_spans, make_spans, follow_stores, watch_stores),
+        *(name_ids, count_spans, check_watched, read_environments, constants(MODULES, 4)),
+    ),
+    number=2,
+    tables=span_tables.TABLES,
+    scenes=260,
 )
-OF_A_SCENE: Final = 2
-"""The acts of one scene."""
-SCENES: Final = 260
-"""The scenes among which the cases of the tables are dealt out."""
 
 
 def scene(seed: str, options: Mapping[str, Any]) -> Notes:
     """Play the scene of a seed on machines with these options, and return what came."""
     with ExitStack() as stack:
-        context = SceneContext(seed, stack, options)
         log = logging.getLogger("opentelemetry")
         stack.callback(log.setLevel, log.level)
         log.setLevel(logging.CRITICAL + 1)
-        play(context, ACTS, OF_A_SCENE)
-        show_tables(context.notes, span_tables.TABLES, seed, SCENES)
-        return context.notes
+        return SCENES.scene(seed, options)
