@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from databases import Place, new_database
 from sizes import MANY, parted_by_day
+from warm import warm_starts
 
 # Tests plant mistakes in running code, which the key of a cached result can't know of. Those of the cache ask for it.
 os.environ["STEPWARD_NO_CACHE"] = "1"
@@ -152,8 +153,6 @@ def in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def warm() -> Iterator[None]:
     """Commands and scripts that the test starts begin as forks of a process that has imported what they need."""
-    from warm import warm_starts
-
     with warm_starts():
         yield
 

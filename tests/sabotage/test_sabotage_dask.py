@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
@@ -38,12 +39,14 @@ def counts(matrix: Matrix) -> dict[str, Any]:
 def two_workers() -> Iterator[Any]:
     """A cluster of two processes on this machine, on the loopback interface.
 
-    They are forks of one that has imported the library: each would take a second for that.
+    They are forks of one that has imported the library: each would take a second for that. The library sets variables
+    in the environment of this process (`PYTHONHASHSEED`), which no later test shall hand on.
     """
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: `pip install 'stepward[dask]'`")
     import dask
 
     with (
+        patch.dict(os.environ),
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50

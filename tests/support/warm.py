@@ -1,7 +1,8 @@
 """Processes that begin as forks of a warm one, which has imported already what they need.
 
 A command spends most of its time on imports: 0.6 seconds in all, 1.5 where it serves MCP. Within `warm_starts` each
-`subprocess.Popen` of the command, or of a script, begins as a fork of a process that has done nothing but import.
+`subprocess.Popen` of the command, or of Python with a script, a module (`-m`) or a text (`-c`), begins as a fork of a
+process that has done nothing but import.
 It has its own arguments, folder, environment and streams, is a child like any other, and can be killed like any other.
 What needs a new interpreter gets one: a shell, a hash seed, limits, another encoding.
 """
@@ -48,6 +49,8 @@ SERVING: Final = (
     "mcp.server.streamable_http_manager", "starlette.applications", "uvicorn", "stepward.validator.gateway.server",
     "stepward.vm.remote.servers",
 )  # fmt: skip
+TESTING: Final = ("pytest", "xdist.plugin", "_hypothesis_pytestplugin", "pytest_cov.plugin", "stepward.testing.plugin")
+AT_FIRST: Final = dict(os.environ)
 NAMES: Final = re.compile(r"^(?:from|import) (mcp|uvicorn|starlette)\b", re.M)
 
 
@@ -104,17 +107,24 @@ def job_of(args: Any, cwd: Any, env: Any) -> dict[str, Any] | None:
         return None
     arguments = [os.fsdecode(one) for one in ([args] if isinstance(args, (str, os.PathLike)) else args)]
     folder = os.getcwd() if cwd is None else os.fsdecode(cwd)
-    if shutil.which(arguments[0], path=environment.get("PATH")) == str(STEPWARD):
-        script, modules = str(STEPWARD), COMMON + SERVING * ("mcp" in arguments[1:2])
-    elif arguments[0] == sys.executable and arguments[1:] and arguments[1].endswith(".py"):
-        arguments = arguments[1:]
-        script = os.path.join(folder, arguments[0])
-        modules = COMMON + SERVING * is_served(script)
-    else:
+    way = way_of(arguments, folder, environment.get("PATH"))
+    return way and {**way, "folder": folder, "environment": environment}
+
+
+def way_of(arguments: list[str], folder: str, path: str | None) -> dict[str, Any] | None:
+    """Return what a fork runs: its arguments, how it is run (`-m`, `-c`, or "" for a file), and what it imports."""
+    if shutil.which(arguments[0], path=path) == str(STEPWARD):
+        modules = COMMON + SERVING * ("mcp" in arguments[1:2])
+        return {"how": "", "arguments": [str(STEPWARD), *arguments[1:]], "modules": modules}
+    if arguments[0] != sys.executable or not arguments[1:]:
         return None
-    return {
-        "arguments": [script, *arguments[1:]], "folder": folder, "environment": environment, "modules": modules,
-    }  # fmt: skip
+    if arguments[1] in ("-m", "-c"):
+        modules = COMMON + TESTING * (arguments[1:3] == ["-m", "pytest"])
+        return {"how": arguments[1], "arguments": arguments[2:], "modules": modules}
+    if arguments[1].endswith(".py"):
+        script = os.path.join(folder, arguments[1])
+        return {"how": "", "arguments": [script, *arguments[2:]], "modules": COMMON + SERVING * is_served(script)}
+    return None
 
 
 class Popen(COLD):  # type: ignore[misc, valid-type]
@@ -137,9 +147,19 @@ class Popen(COLD):  # type: ignore[misc, valid-type]
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
 
+def left_behind() -> list[str]:
+    """Return the variables of the interpreter that have come or changed since the tests began: no fork obeys them."""
+    return [
+        name
+        for name, value in os.environ.items()
+        if name.startswith("PYTHON") and name not in BARE and AT_FIRST.get(name) != value
+    ]
+
+
 @contextmanager
 def warm_starts() -> Iterator[None]:
     """Let the commands and scripts that are started begin as forks of the warm process, where the system can do it."""
+    assert not left_behind(), f"an earlier test has left {left_behind()}, with which each process starts cold"
     with pytest.MonkeyPatch.context() as patch:
         if IS_POSSIBLE:
             patch.setattr(subprocess, "Popen", Popen)

@@ -22,6 +22,8 @@ import warnings
 from typing import Any
 
 MOST_BYTES = 1 << 18
+JOB: dict[str, Any] = {}
+"""What the new process is to do."""
 
 
 def load(modules: list[str]) -> None:
@@ -49,6 +51,7 @@ def fork(job: dict[str, Any], streams: list[int], channel: socket.socket) -> boo
         os._exit(0)
     channel.close()
     begin(job, streams)
+    JOB.update(job)
     return True
 
 
@@ -64,12 +67,14 @@ def begin(job: dict[str, Any], streams: list[int]) -> None:
     os.environ.update(job["environment"])
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    warnings._processoptions(os.environ.get("PYTHONWARNINGS", "").split(","))  # type: ignore[attr-defined]
+    asked = os.environ.get("PYTHONWARNINGS", "").split(",")
+    warnings._processoptions([one for one in asked if one])  # type: ignore[attr-defined]
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open to the end, as all three
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
     sys.argv = job["arguments"]
-    sys.path[0] = os.path.dirname(sys.argv[0])
+    # A script finds what stands beside it; a module and a text, what stands where the process does.
+    sys.path[0] = {"-m": job["folder"], "-c": ""}.get(job["how"], os.path.dirname(sys.argv[0]))
     gc.enable()
 
 
@@ -89,6 +94,17 @@ def next_job() -> None:
             os.close(stream)
 
 
+def run() -> None:
+    """Run what the interpreter would."""
+    if JOB["how"] == "-m":
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    elif JOB["how"] == "-c":
+        text, sys.argv[0] = sys.argv[0], "-c"
+        exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
 if __name__ == "__main__":
     next_job()
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    run()

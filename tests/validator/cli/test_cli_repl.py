@@ -243,6 +243,7 @@ async def slow() -> int:
 """
 
 
+@pytest.mark.usefixtures("warm")
 def test_an_interrupted_turn_ends_in_words_and_gives_its_lease_back() -> None:
     Path("slow.py").write_text(SLOW)
     arguments = ["repl", "--tools", "slow.py", "--journal", "s.db", "--session", "s"]

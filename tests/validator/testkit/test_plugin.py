@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("warm")
 
 PROGRAM = """
 name: small

@@ -52,6 +52,7 @@ def terminate(admin: psycopg.Connection, store: PostgresJournal) -> None:
     assert admin.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,)).fetchone() == (True,)
 
 
+@pytest.mark.usefixtures("warm")
 def test_processes_that_make_one_schema_at_once_share_it(postgres: Place) -> None:
     code = """
 import sys

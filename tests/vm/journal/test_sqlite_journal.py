@@ -19,16 +19,9 @@ import pytest
 from stepward.vm.journal import sqlite, sqlite_vault
 from stepward.vm.journal.sqlite import SQLiteJournal
 from stepward.vm.journal.store import Journal, JournalError
-from stepward.vm.journal.trials import (
-    TTL,
-    behind,
-    created,
-    entries,
-    first,
-    following,
-    fresh_name,
-    picture,
-)
+from stepward.vm.journal.trials import TTL, behind, created, entries, first, following, fresh_name, picture
+
+pytestmark = pytest.mark.usefixtures("warm")
 
 
 @pytest.fixture

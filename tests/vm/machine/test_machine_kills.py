@@ -23,7 +23,11 @@ CHILD = SUPPORT / "kill_child.py"
 KILLS = asked_for("STEPWARD_KILLS", 18, 1_000)
 MODES = ("sync", "async", "thread", "parallel", "retry", "suspend", "items", "calls", "together")
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="processes to be killed are forked")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("warm"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes to be killed are forked"),
+]
 
 
 def campaign(folder: Path, **spec: Any) -> dict[str, Any]:

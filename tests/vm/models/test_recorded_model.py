@@ -305,6 +305,7 @@ def test_threads_and_tasks_that_record_lose_nothing(file: Path) -> None:
     assert all(ask(playing, BASE._replace(prompt=f"{name}{n}")).content for name in "abcd" for n in range(5))
 
 
+@pytest.mark.usefixtures("warm")
 def test_processes_that_record_lose_nothing(file: Path) -> None:
     code = f"""
 import asyncio, sys
