@@ -8,7 +8,7 @@ and records the derivatives of every expression, until there is no new one. A se
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal
@@ -38,10 +38,26 @@ class _TooMuch(Exception):  # noqa: N818 - never seen outside this file
 
 
 @dataclass(frozen=True, slots=True)
-class CharSet:
+class _Hashed:
+    """What computes its hash once: the search looks each expression up for every character."""
+
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names: tuple[str, ...] = self.__match_args__
+        object.__setattr__(self, "_hash", hash((type(self), *(getattr(self, name) for name in names))))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class CharSet(_Hashed):
     """One character of a set."""
 
     ranges: Ranges
+
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +68,13 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Then:
+class Then(_Hashed):
     """One expression and then another."""
 
     first: Rest
     second: Rest
+
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +85,14 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class Times(_Hashed):
     """An expression repeated `least` to `most` times, or without upper limit. It has no anchor."""
 
     part: Rest
     least: int
     most: int | None
+
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
