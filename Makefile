@@ -108,9 +108,9 @@ lint: .venv/installed-test .typing/stepward
 	-@$(BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null 2>&1
 	@touch $@
 
-# Two cores have work for three workers: where a test waits for a process or a clock, another one goes on.
+# Two cores have work for four workers: where two tests wait for a process or a clock, two others go on.
 tests: .venv/bytecode
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal
+	$(BIN)/python -m pytest -q -n 4 --dist worksteal
 
 # One core does the types while the other compiles; the tests need not wait for the types.
 test: .venv/installed-test .typing/stepward

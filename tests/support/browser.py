@@ -13,7 +13,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
+
+from sizes import MANY
 
 CAN_BROWSE: Final = shutil.which("chromedriver") is not None and shutil.which("chromium") is not None
 WHY_NOT: Final = "chromium and chromedriver are not installed"
@@ -23,6 +26,10 @@ AXE: Final = os.environ.get("STEPWARD_AXE", "")
 
 PATIENCE: Final = 30.0
 """Seconds after which an answer of the browser is late."""
+
+_COLOURS: Final = "axe.run({runOnly: ['color-contrast', 'link-in-text-block']})"
+LOOKS: Final = {"light": "axe.run()", "dark": "axe.run()" if MANY else _COLOURS}
+"""What axe-core looks for: by day only for faults of colours where the page is dark, as the rest of it is the same."""
 
 _ELEMENT: Final = "element-6066-11e4-a52e-4f735466cecf"
 
@@ -76,6 +83,15 @@ class Browser:
     def log(self) -> list[str]:
         """Return what the page has written to the console since the last call, as texts."""
         return [entry["message"] for entry in _post(f"{self._session}/se/log", {"type": "browser"})]
+
+
+def serious_faults(window: Browser, scheme: str) -> list[tuple[str, list[str]]]:
+    """Return the faults of accessibility of the page that axe-core calls serious or critical, with elements that have
+    them."""
+    script = Path(AXE).read_text(encoding="utf-8")
+    found = window.run_later(f"{script}; const done = arguments[arguments.length - 1]; {LOOKS[scheme]}.then(done)")
+    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    return [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in serious]
 
 
 @contextmanager

@@ -45,7 +45,8 @@ def ran(family_by: str | None = None) -> Course:
 
     model = ScriptedModel({"judge": ["no", "maybe", "yes"]})
     journal = MemoryJournal()
-    machine = ExecutionVM({"look": look, "ask": lambda who: None}, model, journal, checker=None)
+    tools = {"look": look, "ask": lambda who: None}
+    machine = ExecutionVM(tools, model, journal, checker=None, retry_delay=lambda attempt: 0.0)
     run = machine.run_sync(Program.from_dict(LOOP), {"mail": "ann@example.com", "sort": "gold"}, run_id="one")
     assert run.status == "SUCCESS", run
     (course,) = courses_of(journal, journal.rows(), family_by)

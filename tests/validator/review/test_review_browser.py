@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from browser import AXE, CAN_BROWSE, WHY_NOT, Browser, browser
+from browser import AXE, CAN_BROWSE, WHY_NOT, Browser, browser, serious_faults
 from otlp_fleets import HEALTHY, write_fleet
 from review_pages import HOSTILE, NAME, bypassed, hostile, journal_of_two_runs, large, write_report
 from stepward.validator.cli import main
@@ -182,10 +182,7 @@ def test_axe_finds_nothing_serious(window: Browser, tmp_path: Path, scheme: str)
         lambda: fleet_page,
     ):
         opened(window, page())
-        script = Path(AXE).read_text(encoding="utf-8")
-        found = window.run_later(f"{script}; const done = arguments[arguments.length - 1]; axe.run().then(done)")
-        serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
-        assert [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in serious] == []
+        assert serious_faults(window, scheme) == []
 
 
 def test_runs_are_filtered_and_shown_with_their_path(window: Browser, tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from browser import AXE, CAN_BROWSE, WHY_NOT, Browser, browser
+from browser import AXE, CAN_BROWSE, WHY_NOT, Browser, browser, serious_faults
 from review_pages import HOSTILE, NAME
 from studios import HOSTILE_ID, TOKEN, Studio, hostile_program, served, until
 
@@ -281,10 +280,7 @@ def test_axe_finds_nothing_serious_and_nothing_is_wider_than_a_phone(
     window.prefer(scheme)
     opened(window, studio, acts=True)
     choose(window, "small")
-    script = Path(AXE).read_text(encoding="utf-8")
-    found = window.run_later(f"{script}; const done = arguments[arguments.length - 1]; axe.run().then(done)")
-    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
-    assert [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in serious] == []
+    assert serious_faults(window, scheme) == []
     window.resize(390, 844)
     wide = window.run("return document.documentElement.scrollWidth")
     window.resize(1280, 800)

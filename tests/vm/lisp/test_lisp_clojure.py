@@ -6,6 +6,7 @@ It needs Debian's `clojure` 1.11; one process evaluates all. `STEPWARD_LISP=2000
 from __future__ import annotations
 
 import os
+from functools import cache
 from random import Random
 
 import pytest
@@ -176,13 +177,21 @@ def expression(random: Random, kind: str, depth: int) -> str:
     return (out + rest).replace("}}", "}")
 
 
-@pytest.mark.skipif(not has_clojure(), reason="`clojure` is not installed: apt-get install clojure")
-def test_random_expressions_give_what_clojure_gives() -> None:
+@cache
+def asked() -> tuple[list[tuple[str, str | None]], list[tuple[str, str | None]]]:
+    """Return the random expressions and the examples, each with what Clojure gives; one process evaluates all."""
     random = Random(20)
     texts = [expression(random, random.choice(list(_CALLS)), 3) for _ in range(COUNT)]
+    shared = examples()
+    found = evaluated([*texts, *map(_qualified, shared)])
+    return list(zip(texts, found[:COUNT], strict=True)), list(zip(shared, found[COUNT:], strict=True))
+
+
+@pytest.mark.skipif(not has_clojure(), reason="`clojure` is not installed: apt-get install clojure")
+def test_random_expressions_give_what_clojure_gives() -> None:
     with_value = 0
     unlike: list[str] = []
-    for text, theirs in zip(texts, evaluated(texts), strict=True):
+    for text, theirs in asked()[0]:
         ours = evaluate(text)
         if theirs is None:
             assert ours.shown is None, f"{text} gives {ours.shown} here, and an error in Clojure"
@@ -205,17 +214,20 @@ OUR_OWN = {row.name for row in rows().values() if row.space == "json"} | set(_OW
 """Functions that Clojure does not have, or that page specs/lisp.md says are different."""
 
 
-@pytest.mark.skipif(not has_clojure(), reason="`clojure` is not installed: apt-get install clojure")
-def test_examples_of_functions_are_those_of_clojure() -> None:
+def examples() -> list[str]:
+    """Return the examples of functions that Clojure has, too."""
     from test_lisp_functions import EXAMPLES
 
-    texts = [
+    return [
         text
         for text, _ in EXAMPLES
         if not any(f"({name} " in text for name in OUR_OWN) and ":desc" not in text and "(sort-by" not in text
     ]
-    qualified = [_qualified(text) for text in texts]
-    for text, theirs in zip(texts, evaluated(qualified), strict=True):
+
+
+@pytest.mark.skipif(not has_clojure(), reason="`clojure` is not installed: apt-get install clojure")
+def test_examples_of_functions_are_those_of_clojure() -> None:
+    for text, theirs in asked()[1]:
         ours = evaluate(text)
         assert theirs is not None, f"{text} is an error in Clojure"
         assert ours.shown is not None
