@@ -21,8 +21,8 @@ from stepward.vm import Program
 from stepward.vm.language.automata import RequiresAutomaton
 from stepward.vm.machine import apply, bodies, branches, decide, forks, timely
 
-CHUNK = 20
-CHUNKS = max(1, asked_for("STEPWARD_BRANCHES_LOCKSTEP", 20, 200) // CHUNK)
+CHUNK = 10
+CHUNKS = max(1, asked_for("STEPWARD_BRANCHES_LOCKSTEP", 10, 200) // CHUNK)
 
 
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(CHUNKS)])
@@ -55,7 +55,7 @@ def test_what_a_machine_remembers_of_branches_changes_no_decision(monkeypatch: p
     assert min(asked.values()) > 100
 
 
-ITEM_CHUNKS = max(1, asked_for("STEPWARD_ITEMS_LOCKSTEP", 20, 200) // CHUNK)
+ITEM_CHUNKS = max(1, asked_for("STEPWARD_ITEMS_LOCKSTEP", 10, 200) // CHUNK)
 
 
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(ITEM_CHUNKS)])

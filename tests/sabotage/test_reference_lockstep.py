@@ -121,12 +121,12 @@ def body_runs(first: int, last: int) -> Iterator[RunSummary]:
 
 
 def test_in_lockstep_on_programs_with_bodies() -> None:
-    met = frozenset[str]().union(*(one.met for one in body_runs(0, size(60, 120))))
+    met = frozenset[str]().union(*(one.met for one in body_runs(0, size(36, 120))))
     assert met >= {"joined", "skipped", "died", "resumed True"}
 
 
 def test_in_lockstep_on_programs_that_wait() -> None:
-    cases = (drawn_case("time", str(seed)) for seed in range(size(30, 140)))
+    cases = (drawn_case("time", str(seed)) for seed in range(size(18, 140)))
     met = frozenset[str]().union(*(lockstep(case).met for case in cases if case is not None))
     assert met >= {"time passed", "waited", "joined", "died"}
 

@@ -1,12 +1,14 @@
-"""Fast: values that a program nests deeper and deeper, on the machine and on the reference."""
+"""Fast: values that a program nests deeper and deeper, on the machine and on the reference; by day to the edge."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, Final
 
 import pytest
 
 from machines import unchecked
+from sizes import MANY
 from stepward.sabotage.reference import Reference, Returned
 from stepward.vm import MemoryJournal, Program
 from stepward.vm.machine.replay import replay
@@ -56,8 +58,12 @@ PLACES: Final = {"a loop": _loop, "items": _items, "outputs of items": _outputs}
 PUTS: Final[dict[str, Any]] = {"a list": ["$v"], "an object": {"in": "$v"}, "both": [{"in": "$v"}, 1]}
 
 
-@pytest.mark.parametrize("rounds", [63, 64, 127, 128])
-@pytest.mark.parametrize("put", PUTS)
+ROUNDS: Final = (63, 64, 127, 128)
+AT_THE_EDGE: Final = [("both", 63), ("both", 64), *product(("a list", "an object"), (127, 128))]
+"""What is put in, and how often, so that the last round has 127 to 129 levels: 128 are allowed."""
+
+
+@pytest.mark.parametrize(("put", "rounds"), [*product(PUTS, ROUNDS)] if MANY else AT_THE_EDGE)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_nested_too_deep_fails_the_step(place: str, put: str, rounds: int) -> None:
     program = Program.from_dict({"name": "p", "language": 2, "inputs": {}, **PLACES[place](PUTS[put], rounds)})

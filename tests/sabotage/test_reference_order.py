@@ -13,8 +13,8 @@ from sizes import asked_for
 from stepward.sabotage.drawn.cases import drawn_case
 from stepward.sabotage.drawn.lockstep import lockstep
 
-CHUNK = 40
-CHUNKS = max(1, asked_for("STEPWARD_ORDER_LOCKSTEP", 40, 80) // CHUNK)
+CHUNK = 20
+CHUNKS = max(1, asked_for("STEPWARD_ORDER_LOCKSTEP", 20, 80) // CHUNK)
 
 
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=[pytest.mark.slow] * (n > 1)) for n in range(CHUNKS)])

@@ -62,7 +62,7 @@ def played(what: str, number: int) -> str:
 
 @pytest.mark.parametrize("what", STEPS)
 def test_machine_and_reference_agree_on_times_that_are_over_within_a_leap(what: str) -> None:
-    endings = Counter(played(what, number) for number in range(size(10, 100)))
+    endings = Counter(played(what, number) for number in range(size(6, 100)))
     assert endings["SUCCESS"] > size(2, 5)
 
 
@@ -84,7 +84,7 @@ def test_a_waiver_expires_while_a_call_waits() -> None:
     policy = {"four_eyes": ["ask"], "waivers": [WAIVED]}
     first, later = (Policy.from_dict({"policy": name, **policy}) for name in ("p", "q"))
     met: Counter[str] = Counter()
-    for seed in range(size(40, 400)):
+    for seed in range(size(20, 400)):
         case = DrawnCase(program, f"expires {seed}", [first], [later], MANNER)
         met.update(lockstep(case).met)
     assert {"time passed", "taken"} <= met.keys()

@@ -130,7 +130,7 @@ FEW = ("reply-outside-the-set", "killed-anywhere", "actors-in-any-order")
 
 @pytest.mark.slow
 def test_a_seed_repeats_a_campaign_whatever_the_number_of_workers() -> None:
-    program, examples = Program.load(REFUND), size(6, 24)
+    program, examples = Program.load(REFUND), size(3, 24)
     one, same = (attack_program(program, orders=Orders(seed=3, examples=examples, attacks=FEW[:2])) for _ in range(2))
     two = attack_program(program, orders=Orders(seed=3, examples=examples, attacks=FEW[:2], workers=2))
     other = attack_program(program, orders=Orders(seed=4, examples=examples, attacks=FEW[:2]))
@@ -229,7 +229,7 @@ def test_every_attack_reaches_its_place_in_some_good_program(looking: set[str]) 
         reached |= {row.attack.name for row in matrix.rows if row.ran}
     assert reached == {attack.name for attack in SENT}
     program = Program.load(GOOD / "price_update.yaml")
-    matrix = attack_program(program, policies, Orders(examples=size(24, 60), attacks=ON_SPECIMENS, specimens=True))
+    matrix = attack_program(program, policies, Orders(examples=size(12, 60), attacks=ON_SPECIMENS, specimens=True))
     assert matrix.ok, matrix.breaches[0].what
     assert all(row.ran for row in matrix.rows), "these need several items at once, which a good program seldom has"
     assert looking == {attack.name for attack in SENT if not attack.draws}.union(ON_SPECIMENS)

@@ -23,7 +23,7 @@ SEEDS: Final = int(os.environ.get("STEPWARD_SEEDS", "1"))
 PARTS: Final = 16
 """Each seed plays one of so many parts of the attacks: a few cases would all be the simplest ones."""
 
-EXAMPLES: Final = size(3, 8)
+EXAMPLES: Final = size(2, 8)
 
 SPECS: Final = ROOT / "specs"
 

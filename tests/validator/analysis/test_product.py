@@ -31,7 +31,7 @@ from stepward.vm.language.automata import AtMostOnceAutomaton
 from stepward.vm.language.guardrails import Never, ToolSelector, protected
 from stepward.vm.language.selectors import matches
 
-SEEDS = range(-12, size(60, 150))
+SEEDS = range(-12, size(30, 150))
 
 
 class Watchful:

@@ -14,6 +14,7 @@ from canaries import repeated_here
 from canaries_edges import reads_any_digest
 from canaries_injection import CLOSED, takes_any_reply
 from paths import ROOT
+from sizes import size
 from stepward.sabotage import campaign
 from stepward.sabotage.attack import Family
 from stepward.sabotage.campaigns import confirming
@@ -127,7 +128,7 @@ OWN = "one-of-many,odd-receipts"
 def test_what_runs_on_built_in_programs_and_on_what_attacks_make_is_counted_apart() -> None:
     """What an attack makes itself was told to have run on the program, which the attack never looks at."""
     names = f"{ONE[1]},{TOKENS},{OWN}"
-    arguments = ["sabotage", "closed.yaml", "--attacks", names, "--seed", "1", "--examples", "12"]
+    arguments = ["sabotage", "closed.yaml", "--attacks", names, "--seed", "1", "--examples", str(size(6, 12))]
     result = CliRunner().invoke(main, [*arguments, "--require-all", "--details"])
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()

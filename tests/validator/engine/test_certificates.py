@@ -65,7 +65,7 @@ def test_a_program_that_does_not_say_where_control_goes_has_none_and_that_is_sai
         assert list((tmp_path / "proofs").iterdir()) == []
 
 
-CERTIFIED = size(25, 120)
+CERTIFIED = size(15, 120)
 """Small programs whose proofs are written down and read again; those of many more are checked in their run."""
 RARE = [SEEDS[kind] for kind in ("states", "budget", "formula")]
 
@@ -90,7 +90,7 @@ def test_every_proof_of_small_programs_is_accepted() -> None:
 @pytest.mark.parametrize("layer", ["explicit search", "block formula"])
 def test_every_layer_alone_gives_certificates(monkeypatch: pytest.MonkeyPatch, layer: str) -> None:
     only(monkeypatch, layer)
-    kinds = all_accepted(range(size(10, 40)))
+    kinds = all_accepted(range(size(6, 40)))
     assert kinds & {"states", "formula"}
 
 

@@ -47,8 +47,8 @@ ACCEPTED = {
     "unconfirmed": 0.001,
     "skipped": 0.001,
 }
-CHUNK = 100
-CHUNKS = max(1, asked_for("STEPWARD_DIFFERENTIAL", 100, 1400) // CHUNK)
+CHUNK = 50
+CHUNKS = max(1, asked_for("STEPWARD_DIFFERENTIAL", 50, 1400) // CHUNK)
 COUNTED_CHUNKS = 5
 ALONE = {
     # Programs that each layer is asked about alone, and the share of properties that it may leave open.

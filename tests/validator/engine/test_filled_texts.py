@@ -14,7 +14,7 @@ from stepward.validator.analysis.given_types import GivenTypes
 from stepward.validator.recheck import arguments
 from stepward.vm import Program
 
-COUNT = asked_for("STEPWARD_FILLED", 60, 400)
+COUNT = asked_for("STEPWARD_FILLED", 40, 400)
 
 
 def report_of(data: dict[str, Any]) -> Report:

@@ -28,8 +28,8 @@ from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.vm import Policy, Program
 from trace_judge import Judge
 
-CHUNK = 20
-CHUNKS = max(1, asked_for("STEPWARD_ON_THE_MACHINE", 20, 40) // CHUNK)
+CHUNK = 12
+CHUNKS = max(1, asked_for("STEPWARD_ON_THE_MACHINE", 12, 48) // CHUNK)
 FIRST = int(os.environ.get("STEPWARD_ON_THE_MACHINE_FROM", "0")) // CHUNK
 MAX_SKIPPED = 0.05
 """The share of programs that may contradict themselves: of 18 blocks of 400 none had over 13, and 7 had over 8."""

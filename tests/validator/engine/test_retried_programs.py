@@ -19,7 +19,7 @@ from stepward.vm import Program
 
 ALL = list(retried_programs())
 CHUNK = 6
-TRIED = asked_for("STEPWARD_RETRIED", 12, len(ALL))
+TRIED = asked_for("STEPWARD_RETRIED", 6, len(ALL))
 SPREAD = [ALL[number * 89 % len(ALL)] for number in range(TRIED)]
 """Programs far from each other first: 89 and the number of all have no common factor."""
 

@@ -32,8 +32,8 @@ from small_language import Items
 from small_runs import contradictions
 from stepward.validator import Verdict
 
-TRIED = asked_for("STEPWARD_RICHER", 3, 60)
-CHUNK = 3
+TRIED = asked_for("STEPWARD_RICHER", 2, 60)
+CHUNK = 2
 SEEDS = [pytest.param(n, marks=pytest.mark.slow) for n in range(0, TRIED, CHUNK)]
 OPEN = "UNKNOWN, not VIOLATED: no run was found"
 OPEN_TOO = "UNKNOWN, not PROVED: no run was found"
@@ -93,7 +93,7 @@ def test_drawn_programs_ask_for_errors_of_items_and_both_answers_come() -> None:
     """Also of inner steps, in rules, and of names."""
     answers: set[bool] = set()
     texts: list[str] = []
-    for seed in range(size(14, 60)):
+    for seed in range(size(9, 60)):
         data = richer_bodied(seed)
         steps = list(flat(data["steps"]))
         texts += [str(step.get("condition", "")) for step in steps] + [

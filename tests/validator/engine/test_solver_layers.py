@@ -36,7 +36,7 @@ from systems import (
     when,
 )
 
-SYSTEMS = asked_for("STEPWARD_SYSTEMS", 160, 920)
+SYSTEMS = asked_for("STEPWARD_SYSTEMS", 100, 920)
 PROVED, VIOLATED, UNKNOWN = Verdict.PROVED, Verdict.VIOLATED, Verdict.UNKNOWN
 UNITS = 20_000_000
 
@@ -262,7 +262,7 @@ def differential(seeds: range) -> None:
 
 
 def test_layers_agree_with_the_search_of_states() -> None:
-    differential(range(size(80, 160)))
+    differential(range(size(50, 160)))
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from stepward.validator.engine.values.states import UNDEFINED
 from stepward.vm import Program
 from two_sources import Source, happens, picked, program, source
 
-SAMPLE = asked_for("STEPWARD_TWO_SOURCES", 16, 100)
+SAMPLE = asked_for("STEPWARD_TWO_SOURCES", 10, 100)
 CHUNK = 20
 ALONE = {"explicit search": 20, "block formula": 15}
 

@@ -34,7 +34,7 @@ def test_the_checker_says_what_happens_in_programs_that_wait() -> None:
 
 def test_the_time_of_a_run_may_be_over_before_any_step() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(size(12, 120)):
+    for seed in range(size(7, 120)):
         data = small_program(7_000 + seed)
         ids = [step["id"] for step in data["steps"] if step["type"] != "end"]
         owing = {"first": {"step": ids[0]}, "then": {"step": Random(seed).choice(ids)}}
@@ -88,7 +88,7 @@ def without_ends_any(data: Any) -> Any:
 @pytest.mark.parametrize("make", [bodied_program, branched_program])
 def test_waits_in_bodies_change_no_verdict(make: Any) -> None:
     compared = 0
-    for seed in range(size(10, 60)):
+    for seed in range(size(6, 60)):
         data = without_ends_any(make(seed))
         if "max_steps" not in data and "max_stalled_steps" not in data:
             assert said({**data, "language": 2}) == said(with_waits_in_bodies(data, Random(seed))), seed

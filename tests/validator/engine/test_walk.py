@@ -97,7 +97,7 @@ def shown(moves: tuple[Leaving, ...]) -> list[object]:
 
 
 def test_the_moves_after_which_a_run_goes_on_are_those_of_all_moves() -> None:
-    made = [Program.from_dict(small_program(seed)) for seed in range(size(30, 60))]
+    made = [Program.from_dict(small_program(seed)) for seed in range(size(18, 60))]
     made += [Program.from_dict(called_program(seed)) for seed in range(size(10, 20))]
     pairs = [pair for program in made for pair in moves_of(program)]
     assert all(shown(onward) == shown(tuple(one for one in all_ if one.transition.to >= 0)) for all_, onward in pairs)

@@ -275,7 +275,7 @@ def test_the_machine_confirms_every_violation_of_random_programs() -> None:
     met: Counter[str] = Counter()
 
     @settings(
-        max_examples=size(75, 700),
+        max_examples=size(45, 700),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -54,8 +54,8 @@ def check_once(patch: pytest.MonkeyPatch) -> None:
 def test_every_format_says_the_same_from_the_cache(
     codes: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    check_once(monkeypatch)
     if codes is None:
-        check_once(monkeypatch)
         impatient(monkeypatch)
     checked: list[str] = request.getfixturevalue("checked")
     put_programs(Path.cwd(), codes=codes)

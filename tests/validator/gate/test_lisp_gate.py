@@ -25,7 +25,7 @@ from stepward.vm.lisp.compiling import branching
 from stepward.vm.lisp.compiling.forms import call, head_of
 
 PLANTED = programs()
-COUNT = asked_for("STEPWARD_GUARDED_LISP", 40, 400)
+COUNT = asked_for("STEPWARD_GUARDED_LISP", 24, 400)
 MAYBE = Policy.from_dict(
     {**RULES, "tools": {**TOOLS, "maybe": {"effect": "read", "returns": {"type": ["number", "null"]}}}}
 )

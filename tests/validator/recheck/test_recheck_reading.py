@@ -36,7 +36,7 @@ from stepward.vm.language.steps import ConditionStep
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.values import freeze
 
-SEEDS = asked_for("STEPWARD_READINGS", 50, 150)
+SEEDS = asked_for("STEPWARD_READINGS", 30, 150)
 EXAMPLES = sorted(path for path in (ROOT / "specs/programs").rglob("*.yaml"))
 
 
@@ -378,14 +378,14 @@ def narrower(spec: TypeSpec, chance: Random) -> TypeSpec:
 
 def test_a_value_is_of_a_type_as_the_machine_has_it() -> None:
     chance = Random(7)
-    for _ in range(size(400, 2_000)):
+    for _ in range(size(250, 2_000)):
         spec = random_type(chance)
         assert words(spec) == spec.kinds
         for value in map(freeze, VALUES):
             assert fits(value, spec) == (refusal(value, spec) is None), (value, spec)
 
 
-PAIRS = size(600, 6_000)
+PAIRS = size(400, 6_000)
 """The pairs of types of which no implication may be wrong."""
 
 

@@ -267,8 +267,8 @@ def minimal_programs() -> Iterator[Seasoned]:
 def test_what_the_machine_has_seen_is_never_ruled_out() -> None:
     found = [ruled_out(one) for one in minimal_programs()]
     assert [count for count, _ in found] == [1] * len(found)
-    found += [ruled_out(one) for one in random_programs(range(size(10, 40)))]
-    assert sum(count for count, _ in found) > size(60, 120)
+    found += [ruled_out(one) for one in random_programs(range(size(6, 40)))]
+    assert sum(count for count, _ in found) > size(35, 120)
     assert [one for _, wrong in found for one in wrong] == []
 
 

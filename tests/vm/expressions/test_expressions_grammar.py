@@ -427,7 +427,7 @@ def hold_against(text: str, *some_states: dict[str, Any]) -> lark.Tree[lark.Toke
 WORDS = ("not", "in", "contains", "and", "or", "null", "len", "defined", "lower", "join", "matches")
 ROW = (*WORDS, "$a", "1", "'x'", *"-*+<()[],", "==")
 QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-THOROUGH = settings(QUICK, max_examples=size(60, 1000))
+THOROUGH = settings(QUICK, max_examples=size(40, 1000))
 
 
 @given(conditions(), states(), states())
@@ -478,7 +478,7 @@ def test_many_broken_conditions_are_judged_alike(text: str, state: dict[str, Any
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from(ROW), max_size=8))
-@settings(THOROUGH, max_examples=size(150, 3000))
+@settings(THOROUGH, max_examples=size(100, 3000))
 def test_arbitrary_rows_of_tokens_are_judged_alike(tokens: list[str]) -> None:
     hold_against(" ".join(tokens), {"a": 1})
 

@@ -15,7 +15,7 @@ from sizes import asked_for
 from stepward.vm import Program
 from stepward.vm.lisp.compiling import compiler
 
-COUNT = asked_for("STEPWARD_LISP_PROGRAMS", 60, 2_000)
+COUNT = asked_for("STEPWARD_LISP_PROGRAMS", 40, 2_000)
 
 
 def agree(one: Done, other: Done) -> bool:

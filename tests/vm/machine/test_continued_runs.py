@@ -39,7 +39,7 @@ from stepward.vm.machine.refusals import RunRefused
 from stepward.vm.machine.replay import replayer
 from trace_judge import Judge
 
-CASES: Final = size(20, 2_000)
+CASES: Final = size(12, 2_000)
 PROVED_EVERY: Final = 3
 """The gate is asked about every third continuation: its proofs take most of the time."""
 

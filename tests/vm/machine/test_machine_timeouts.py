@@ -267,7 +267,7 @@ def test_without_time_left_only_the_operator_lets_a_run_go_on() -> None:
 
 
 def test_chains_never_go_on_beyond_their_time() -> None:
-    for seed in range(size(25, 500)):
+    for seed in range(size(15, 500)):
         chance, bench = Random(f"chain {seed}"), Bench()
         most = chance.choice([5, 30, 100, 1000.5])
         allowed = Decimal(str(most))
