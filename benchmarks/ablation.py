@@ -82,7 +82,7 @@ LAYERS: dict[str, Switch] = {
     "cases, finite": _off(Cases, "finite", None),
     "cases, calculated": _off(Cases, "calculated", None),
     "cases, solver": _solver_for_cases,
-    "infeasible branches": _off(dead.InfeasibleBranches, "_seen", {}),
+    "infeasible branches": _off(dead.InfeasibleBranches, "_by_tables", {}),
     "finite abstraction": _off(reach, "Table", _gives_up),
     "explicit search": _off(reach, "Search", _gives_up),
     "block formula": _off(reach._Search, "_formula", _says(None)),

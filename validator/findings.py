@@ -15,7 +15,7 @@ from stepward.vm.reading.source import Correction, Place, Span
 if TYPE_CHECKING:
     from stepward.validator.analysis.bounds import ProgramBounds
     from stepward.validator.engine.certificates.certificate import Certificate
-    from stepward.validator.engine.certificates.ground import ProofPart
+    from stepward.validator.engine.certificates.proof_part import ProofPart
     from stepward.validator.engine.witnesses.witness import Witness
     from stepward.validator.failures import Failure
 

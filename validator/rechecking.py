@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from stepward.validator.analysis.outcomes import ALLOW_LIST, Origin
 from stepward.validator.context import Context
-from stepward.validator.engine.certificates.ground import TooMuch
+from stepward.validator.engine.certificates.proof_part import TooMuch
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.findings import COVERAGE, EXCLUSIVE_CASES, Evidence, Finding, Property, Verdict
 from stepward.validator.reasons import UnknownReason

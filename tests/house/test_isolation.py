@@ -210,14 +210,14 @@ def test_the_properties_do_not_depend_on_the_rules_that_are_checked(monkeypatch:
 def test_an_error_while_one_property_is_judged_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     from stepward.validator.engine.guardrails import _Judge
 
-    real = _Judge.judged
+    real = _Judge.judge_rule
 
     def breaks(self: Any) -> Any:
         if self.rule.name == "once":
             raise KeyError("k")
         return real(self)
 
-    monkeypatch.setattr(_Judge, "judged", breaks)
+    monkeypatch.setattr(_Judge, "judge_rule", breaks)
     report = check()
     assert [one.rule for one in report.properties if one.verdict is Verdict.UNKNOWN] == ["once"]
     others = [one for one in said(report.findings) if one[0] not in (CODE, "SW408")]
@@ -228,7 +228,7 @@ def test_an_error_while_one_property_is_judged_leaves_the_others(monkeypatch: py
 
 
 def test_what_the_clock_stops_is_unknown_and_no_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "engine.guardrails:_Judge.judged", OutOfTime("stopped by the clock after 3 s"))
+    plant(monkeypatch, "engine.guardrails:_Judge.judge_rule", OutOfTime("stopped by the clock after 3 s"))
     report = check()
     assert not report.failures
     assert CODE not in {one.code for one in report.findings}
@@ -280,8 +280,8 @@ FILES: Final = (
     "validator:ProgramValidator.validate",
     "gate.corrections:with_fixes",
     "findings:Report.bounds",
-    "gate.known:KnownFiles.find",
-    "gate.known:KnownFiles.store",
+    "gate.cached_reports:FileCache.find",
+    "gate.cached_reports:FileCache.store",
     "gate.checking:idle_entries",
     "gate.checking:vacuous_rules",
 )
@@ -314,7 +314,7 @@ def test_an_error_in_one_file_costs_what_is_left_of_that_file(
     target: str, cached: bool, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted error is met in every file, so that each has to be isolated from the others."""
-    if target in ("gate.known:KnownFiles.find", "gate.known:KnownFiles.store") and not cached:
+    if target in ("gate.cached_reports:FileCache.find", "gate.cached_reports:FileCache.store") and not cached:
         pytest.skip("there is no cache")
     if target == "gate.checking:read_candidate" and cached:
         target = "gate.checking:read_content"

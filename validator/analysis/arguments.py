@@ -70,7 +70,8 @@ def _argument(reference: Reference, part: BaseStep, meaning: Meaning) -> Express
 def unknown_in(tree: Expression, parts: Sequence[BaseStep], meaning: Meaning, *, may_lack: bool) -> str | None:
     """Return a reference of a `when` that the program does not have, or None; `parts` are those that its rule selects.
 
-    With `may_lack`, as of a rule about many programs, one that is read only where it is defined is none of these.
+    With `may_lack`, as for a rule about many programs, a reference that is read only where it is defined does not
+    count.
     """
     calls = [part for part in parts if isinstance(part, ToolCall)]
     arguments = {name for call in calls for name in (*call.args, *(meaning.tool(call.tool).args or ()))}

@@ -107,8 +107,8 @@ class Assignment:
     def _is_reported(self, key: Names, reading: Reading) -> bool:
         """Return whether a name that may be undefined is to be reported.
 
-        Not where nothing is declared of the object that has it. Nor where the field comes with its owner, by the types
-        of both: what is to be reported then is the owner.
+        It is not if the type of the object that has the field is unknown. Nor where the field comes with its owner, by
+        the types of both: what is to be reported then is the owner.
         """
         assert reading.resolution is not None
         depth = len(key) - len(reading.reference.names) + len(reading.resolution.fields)

@@ -90,8 +90,8 @@ class Bodies:
         return step if isinstance(step, ParallelStep) else None
 
     def branches(self, number: int) -> tuple[str, ...]:
-        """Return the branches that decide how a step goes on: all before a stage that joins them, and of a branch those
-        that it depends on."""
+        """Return the branches that decide how a step goes on: at a stage all that it joins, at a branch those on which
+        it depends."""
         step, fork = self.layout.steps[number], self.layout.fork_of(number)
         if fork is not None:
             return tuple(self.layout.steps[one].id for one in fork.branches)

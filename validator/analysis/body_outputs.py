@@ -50,7 +50,7 @@ class BodyOutputs:
         self._follows_calls = False
 
     def problems(self, clause: Clause, not_null: NotNullAt) -> Iterator[TypeProblem]:
-        """Yield the operands of an expression that are made by a body and may be of a kind that an operator refuses.
+        """Yield the operands of an expression that come from a body, if their kind may be wrong for the operator.
 
         `not_null` says what is not null where the step of the expression begins.
         """

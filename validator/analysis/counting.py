@@ -114,7 +114,8 @@ class _Counting(Monitor):
         }
 
     def _slots(self, flow: Flow, lengths: Mapping[int, Length]) -> tuple[int, dict[int, int], dict[int, _Slots]]:
-        """Return the number of counts, where those of steps stand, and where those of bodies do, by their stages."""
+        """Return the number of counts, the positions of those of steps, and the positions of those of bodies by their
+        stages."""
         lists = {owner: _cut(one) if self.is_prompt else one for owner, one in lengths.items()}
         items, retried = [flow.layout.bodies[owner].next for owner in lists], dict(_retried(flow))
         most_rounds = MAX_FOLLOWED_ROUNDS if self.is_prompt else MAX_COUNTED_ROUNDS

@@ -60,7 +60,7 @@ def filled_type(text: str, values_of: Callable[[tuple[str, ...]], Iterable[Given
 
 
 def _only(text: str) -> Written:
-    return Written(len(text), len(text), "".join(f"\\x{{{ord(sign):x}}}" for sign in text), text)
+    return Written(len(text), len(text), "".join(f"\\x{{{ord(char):x}}}" for char in text), text)
 
 
 def _written(values: Iterable[Given]) -> list[Written]:
@@ -76,16 +76,16 @@ def _of(value: Given) -> Iterator[Written]:
         case TypeSpec() if value.enum is not None:
             yield from map(_of_value, value.members())
         case TypeSpec():
-            for word in sorted(value.kinds):
-                yield from _of_kind(value, word)
+            for kind in sorted(value.kinds):
+                yield from _of_kind(value, kind)
 
 
 def _of_value(value: Any) -> Written:
     return _JSON if isinstance(value, dict | list | tuple) else _only(as_text(value))
 
 
-def _of_kind(spec: TypeSpec, word: str) -> Iterator[Written]:
-    match word:
+def _of_kind(spec: TypeSpec, kind: str) -> Iterator[Written]:
+    match kind:
         case "null":
             yield _only("null")
         case "boolean":

@@ -42,7 +42,7 @@ class LargeValues:
 
     @cached_property
     def steps(self) -> frozenset[int]:
-        """The steps that fail in a run in which what they assign, or give a body for its output, is too large.
+        """The steps that fail in some run, because the value that they assign, or give as an output, is too large.
 
         A `set` or an `end` step outside of all bodies ends the run then.
         """
@@ -119,7 +119,7 @@ class LargeValues:
         return [leaf for tree, inner in trees for leaf in leaves(tree, inner)]
 
     def _of_leaf(self, leaf: Leaf, visited: frozenset[Location]) -> int | None:
-        """Return the most bytes of what a variable has got: of a copy or a constant; what is computed has no bound."""
+        """Return the most bytes of the value of a variable: of a copy or a constant; a computed value has no bound."""
         if leaf.tree is None:
             return 0
         is_given = isinstance(leaf.tree, Reference | Constant) and not leaf.fields

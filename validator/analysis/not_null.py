@@ -74,7 +74,8 @@ class NotNull:
         return any(kinds is None or "null" in kinds for kinds in self.facts.given_by_bodies.kinds_given(resolution))
 
     def _effect(self, number: int, transition: Transition) -> Effect:
-        """Return the references that are certainly not null after a transition, and those that may be null again."""
+        """Return the effect of a transition: the references that are certainly not null after it, and those that may be
+        null again."""
         step = self.facts.flow.steps[number]
         maybe_null = frozenset(assigned_names(step))
         not_null: frozenset[Names] = frozenset()

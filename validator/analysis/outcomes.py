@@ -185,7 +185,7 @@ def not_judged(
 
 
 def allowed_near(facts: ProgramFacts, policy: Policy | None, number: int) -> str:
-    """Return the words that offer the allowed tool whose name is most like that of a tool that a step calls."""
+    """Return the words that offer the allowed tool with the name most similar to that of a called tool."""
     known = facts.meaning.manifest
     allowed = {entry.tool for entry in (policy.allow if policy else None) or () if entry.tool in known}
     called = {call.tool for _, call in facts.flow.steps[number].calls if isinstance(call, ToolCall)} - allowed

@@ -1,4 +1,4 @@
-"""How values pass through bodies: what items are taken from, and what the outputs of bodies are made of.
+"""How values pass through bodies: the sources of items, and the sources of outputs of bodies.
 
 An item of a for_each step is one of its list. The output of a body is what its `end` steps give, or the call of `do`: a
 branch and a called program give one value, a for_each step a list of them, and a step with branches an object.

@@ -95,7 +95,7 @@ class Monitor:
 class Choice:
     """A subset of the transitions of a program: those that `passes` accepts.
 
-    At every step outside of `asked`, all transitions to other steps belong to it. `lengths` are those of the lists of
+    At every step outside of `checked`, all transitions to other steps belong to it. `lengths` are those of the lists of
     for_each steps, by the position of the step.
     """
 
@@ -360,7 +360,7 @@ _WORDS: Final[dict[Kind, str]] = {
 
 
 def moved(flow: Flow, step: int, transition: Transition | None, error: str = "") -> Move:
-    """Return the move of a path that leaves a step, or that ends where it starts; `error` names why it failed."""
+    """Return the move of a path that leaves a step, or that ends at its start; `error` names why it failed."""
     if transition is None:
         return Move(flow.steps[step].id, "starts")
     is_start = transition.kind == "success" and (step in flow.layout.bodies or step in flow.layout.forks)

@@ -22,7 +22,7 @@ def repeat_words(
     path: Sequence[Move],
     rule_steps: Collection[str],
 ) -> tuple[str, str]:
-    """Return the message and the help for a step that performs again what was performed on a path, itself or another.
+    """Return the message and the help for a step that repeats on a path what it or another step has performed.
 
     `rule_steps` are the ids of the steps that the rule is about, `owner` the step in whose body it counts.
     """
@@ -41,7 +41,7 @@ def repeat_words(
 
 
 def _help(facts: ProgramFacts, origin: Origin, owner: int | None, number: int) -> str:
-    """Return what lets a run reach a step once: what brings it there again decides."""
+    """Return the help that lets a run reach a step only once; it depends on what brings the run there again."""
     flow = facts.flow
     around = flow.layout.owners_of(number)
     inner = around[around.index(owner) + 1 :] if owner is not None and owner in around else around

@@ -124,7 +124,7 @@ class ShortestPaths:
         return lengths
 
     def _visits(self, graph: networkx.DiGraph[int], lengths: Mapping[int, int], start: int, last: int) -> Counter[int]:
-        """Return what the cheapest path to a step visits; of several, that whose steps come first in the list."""
+        """Return the visits of the cheapest path to a step; of several, the path whose steps come first in the list."""
         visits, number = Counter((last,)), last
         while number != start:
             edges = ((one, graph.edges[one, number]) for one in graph.predecessors(number))

@@ -1,4 +1,4 @@
-"""Rules whose memory each branch has for itself: what happens in a branch is not before anything in a sibling.
+"""Rules with a separate memory for each branch: nothing in a branch counts as before anything in a sibling.
 
 Items of a for_each step that run at once are siblings, too. In the graph they come one after another, as a loop. Each
 item begins with what came before all of them, and behind the last one counts what any of them did. If the step stops
@@ -49,8 +49,8 @@ class _Slots:
 
 
 class _Items(NamedTuple):
-    """Where the state of the monitor holds the memories of items that run at once: that before all of them, and the
-    joint one of those that have ended."""
+    """Where the state has the memories of items that run at once: the memory before all of them, and the joint memory
+    of those that have ended."""
 
     forked: int
     gathered: int
@@ -161,7 +161,7 @@ class GuardMonitor(SiblingMonitor):
         return [self._written(state, {**cleared, 0: one}) for one in _levels(states)]
 
     def _gathered(self, step: int, state: State, transition: Transition, after: Levels) -> dict[int, Levels]:
-        """Return what changes beside the present memory: where branches part, and where one has ended."""
+        """Return the changes of other memories than the present one: where branches begin, and where one has ended."""
         if step in self.starts and transition.kind == "success":
             slots = self.starts[step]
             return {slots.forked: after, slots.gathered: after}
@@ -186,7 +186,7 @@ def most(*memories: Sequence[int]) -> Levels:
 
 
 class DebtMonitor(SiblingMonitor):
-    """The monitor of a `followed_by`: each place remembers the debt that was made there.
+    """The monitor of a `followed_by`: there is a memory for each debt, by the place where it was made.
 
     A Q pays what is owed in its own place, and in all that is before it: before the fork, and in the branches on which
     its own depends. A debt of a branch that has ended is kept by itself if others depend on it, and else with those

@@ -79,7 +79,7 @@ def _ends_beside(facts: ProgramFacts, rule: FollowedBy) -> UnknownReason | None:
 
 
 def _side_by_side(facts: ProgramFacts, step: int, paying: Collection[int]) -> Iterator[str]:
-    """Yield what puts each body around a step in an order with what runs beside it.
+    """Yield the changes that put an order between each body around a step and the steps that run beside it.
 
     Nothing where a step that is no Q can start beside it, and is found: a P breaks the rule whenever it succeeds.
     """
@@ -126,9 +126,9 @@ def follows_beside(facts: ProgramFacts, rule: FollowedBy) -> bool:
 
 
 def unseen(facts: ProgramFacts, step: int) -> frozenset[str]:
-    """Return the branches of which a step sees nothing although they come before it in the layout.
+    """Return the branches that stand before a step in the layout, and whose outcomes it does not see.
 
-    On a path of the graph, a branch knows what those before it came to. In a run it does not, unless it depends on
+    On a path of the graph, a branch sees the outcomes of those before it. In a run it does not, unless it depends on
     them.
     """
     return frozenset(name for name, _, _ in _unseen(facts, step))

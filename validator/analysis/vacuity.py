@@ -1,4 +1,4 @@
-"""Guardrails that name what the program or the body does not have, or an `end` step where that has no effect (SW407).
+"""Guardrails that name a step or tool which does not exist, or an `end` step that has no effect there (SW407).
 
 A selected step that no run reaches is SW102 or SW103: those findings say what to do, so the rule is not reported.
 """
@@ -66,7 +66,7 @@ def is_explained(facts: ProgramFacts, rule: AnyRule, owner: int | None = None) -
 
 
 def _needed(rule: AnyRule) -> tuple[AnySelector | AnyGuard, ...]:
-    """Return the selectors of what a rule asks for, and not of what it applies to."""
+    """Return the selectors of what a rule asks for, without those of what it applies to."""
     if isinstance(rule, FollowedBy):
         return (rule.followed_by.then,)
     return guards(rule.requires) if isinstance(rule, Requires) else ()
@@ -110,7 +110,7 @@ def _nowhere(
 
 
 def _idle_ends(facts: ProgramFacts, rule: AnyRule, owner: int | None) -> Iterator[tuple[str, str]]:
-    """Yield what to say, and what to do, for each place of a rule in which an `end` step means nothing.
+    """Yield a message and a help for each selector of a rule for which an `end` step has no meaning.
 
     An `end` step starts, and ends its body: it does not succeed, and nothing comes after it. So it may be protected or
     forbidden, exclude another step, and be what has to follow.

@@ -10,7 +10,7 @@ from stepward.validator.diagram.drawing import draw
 from stepward.validator.diagram.marks import Marks, Walk, walk_of
 from stepward.validator.diagram.picture import Box, Edge, Line, Node, Picture
 from stepward.validator.diagram.words import wrapped
-from stepward.validator.engine.witnesses.seen import Record, moves_of
+from stepward.validator.engine.witnesses.observed import Record, moves_of
 from stepward.validator.findings import Move
 from stepward.validator.runs.chains import link_words
 from stepward.vm.machine.chains import link_of

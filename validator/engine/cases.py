@@ -58,8 +58,8 @@ class Finite:
         self.space = Space(trees, domains)
         self.decided = decided(self.space, trees, self.space.possible)
         """The states of each outcome of the cases together, numbered as in systems."""
-        self.taken = [(self.decided[case], self.space.outcome(tree).holds) for case, tree in enumerate(trees)]
-        """The states that take each case, and those in which it holds."""
+        self.first_holds = [(self.decided[case], self.space.outcome(tree).holds) for case, tree in enumerate(trees)]
+        """For each case: the states in which it is the first that holds, and all states in which it holds."""
 
     def uncovered(self) -> State | None:
         """Return a state in which every case is false."""
@@ -68,19 +68,19 @@ class Finite:
     def overlapping(self) -> State | None:
         """Return a state in which one case is taken, and a later one holds."""
         before = 0
-        for taken, holds in self.taken:
+        for is_first, holds in self.first_holds:
             if before & holds:
                 return self._state(before & holds)
-            before |= taken
+            before |= is_first
         return None
 
     def overlaps(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs of cases for which some state takes the first while the second also holds."""
-        behind = list(accumulate((holds for _, holds in reversed(self.taken)), or_))[::-1]
-        for first, (taken, _) in enumerate(self.taken[:-1]):
-            if taken & behind[first + 1]:
-                later = range(first + 1, len(self.taken))
-                yield from ((first, second) for second in later if taken & self.taken[second][1])
+        behind = list(accumulate((holds for _, holds in reversed(self.first_holds)), or_))[::-1]
+        for first, (is_first, _) in enumerate(self.first_holds[:-1]):
+            if is_first & behind[first + 1]:
+                later = range(first + 1, len(self.first_holds))
+                yield from ((first, second) for second in later if is_first & self.first_holds[second][1])
 
     def _state(self, mask: int) -> State | None:
         return self.space.state(mask) if mask else None
@@ -140,8 +140,8 @@ class Cases:
     def pairs(self) -> list[tuple[int, int]] | None:
         """Return the pairs of cases that some values make hold at once; None where they are too many to check each."""
         every = combinations(range(len(self.trees)), 2)
-        found = list(islice(every if self.finite is None else self.finite.overlaps(), MAX_PAIRS + 1))
-        return found if len(found) <= MAX_PAIRS else None
+        pairs = list(islice(every if self.finite is None else self.finite.overlaps(), MAX_PAIRS + 1))
+        return pairs if len(pairs) <= MAX_PAIRS else None
 
     def overlap(self, state: State) -> tuple[int, int] | None:
         """Return the positions of the case that a state takes, and of the next case that also holds there."""

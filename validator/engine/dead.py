@@ -19,8 +19,8 @@ from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import LAYER as FINITE
 from stepward.validator.engine.search.finite import Table
 from stepward.validator.engine.systems.deciding import outcomes
-from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.slicing import UNSET, next_nodes
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import FAILS, CompressedEdge, Edge, System
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.values.domains import Names, real
@@ -60,7 +60,7 @@ class InfeasibleBranches:
 
     def outcomes(self, number: int) -> tuple[frozenset[int], str] | None:
         """Return the possible outcomes of a condition, and the layer that found them; None where no table decides."""
-        return self._seen.get(number)
+        return self._by_tables.get(number)
 
     def is_dead(self, number: int, transition: Transition) -> bool:
         """Return whether no run takes a transition of a step."""
@@ -71,16 +71,16 @@ class InfeasibleBranches:
         step = self.flow.steps[number]
         if not isinstance(step, ConditionStep) or transition.kind == "visits":
             return False
-        seen = self._outcomes(number)
+        possible = self._outcomes(number)
         # Where every evaluation fails, something is undefined, and SW202 reports it.
-        return bool(seen - {FAILS}) and not any(one in seen for one in outcomes(step, transition))
+        return bool(possible - {FAILS}) and not any(one in possible for one in outcomes(step, transition))
 
     def _outcomes(self, number: int) -> frozenset[int]:
         """Return the outcomes that tables, or else the types, leave possible; empty where that is expensive to
         compute."""
-        found = self._seen.get(number)
-        if found is not None:
-            return found[0]
+        known = self._by_tables.get(number)
+        if known is not None:
+            return known[0]
         # A table that was stopped might have shown that the condition always fails.
         is_partial = self.clock.has_struck or bool(self.failures.found)
         return frozenset() if is_partial else self._by_types(number)
@@ -119,12 +119,12 @@ class InfeasibleBranches:
     # -- clusters --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _seen(self) -> dict[int, tuple[frozenset[int], str]]:
+    def _by_tables(self) -> dict[int, tuple[frozenset[int], str]]:
         result: dict[int, tuple[frozenset[int], str]] = {}
         for conditions, roots in self._clusters()[: MAX_WORK // len(self.flow.steps)]:
             part = f"the dead branches of `{self.flow.steps[conditions[0]].id}`"
-            found = self.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
-            result.update(found)
+            outcomes_of = self.failures.attempt(part, partial(self._table, conditions, roots), lambda _: {})
+            result.update(outcomes_of)
             if self.clock.has_struck:
                 break  # the results so far are proved
         return result
@@ -144,17 +144,18 @@ class InfeasibleBranches:
         return [(numbers, frozenset().union(*(read[number] for number in numbers))) for numbers in small]
 
     def _read_together(self) -> dict[int, frozenset[Names]]:
-        """Return the variables of conditions that share one, or that read one that several steps assign."""
+        """Return the variables of each condition that shares a variable with another one, or reads one that several
+        steps assign."""
         read: dict[int, frozenset[Names]] = {}
         closed: dict[tuple[Names, ...], frozenset[Names]] = {}
         for number, _ in self.facts.conditions:
             cases = self.readable.cases(number) if number in self.facts.graph.reachable else None
             if cases is None:
                 continue
-            own = tuple(cases.names)
-            roots = closed.get(own)
+            names_read = tuple(cases.names)
+            roots = closed.get(names_read)
             if roots is None:
-                roots = closed[own] = self.moves.closed([self.domains.root(names) for names in own])
+                roots = closed[names_read] = self.moves.closed([self.domains.root(names) for names in names_read])
             read[number] = roots
         shared = {root for root, count in Counter(chain.from_iterable(read.values())).items() if count > 1}
         for name, sources in self.facts.meaning.names.variables.items():
@@ -168,9 +169,11 @@ class InfeasibleBranches:
     def _table(self, conditions: list[int], roots: frozenset[Names]) -> dict[int, tuple[frozenset[int], str]]:
         system, nodes = self._system(conditions, roots)
         # A decision that guards no edge, because constants decide it, is not asked.
-        asked = frozenset(system.decisions)
+        decisions_asked = frozenset(system.decisions)
         decisions = ((number, self.moves.decision(number)) for number in conditions if number in nodes)
-        known = [(number, decision) for number, decision in decisions if decision is not None and decision in asked]
+        known = [
+            (number, decision) for number, decision in decisions if decision is not None and decision in decisions_asked
+        ]
         try:
             table = Table(system, self.domains, self.clock)
             return {number: (frozenset(table.outcomes_at(nodes[number], one)), FINITE) for number, one in known}
@@ -195,25 +198,23 @@ class InfeasibleBranches:
         nodes = {number: node for node, number in enumerate(order)}
         edges = []
         for number in order:
-            found = dict.fromkeys(
-                edge
-                for leaving in self.moves.of(number)
-                for edge in self._edge(number, leaving, roots, next_node, nodes)
+            outgoing = dict.fromkeys(
+                edge for move in self.moves.of(number) for edge in self._edge(number, move, roots, next_node, nodes)
             )
-            edges.append(tuple(found))
+            edges.append(tuple(outgoing))
         return System(tuple(edges), roots, self.moves.inputs(roots)), nodes
 
     def _edge(
-        self, number: int, leaving: Leaving, roots: frozenset[Names], next_node: list[int], nodes: dict[int, int]
+        self, number: int, move: StepMove, roots: frozenset[Names], next_node: list[int], nodes: dict[int, int]
     ) -> list[Edge]:
-        transition = leaving.transition
+        transition = move.transition
         if not self.analyses.transitions.is_possible(number, transition):
             return []
         target = next_node[transition.to] if transition.to >= 0 else UNSET
         if target == UNSET and not isinstance(self.flow.steps[number], ConditionStep):
             return []
-        guards = tuple(guard for guard in leaving.guards if self.moves.roots_of(guard.decision) <= roots)
-        assigns = tuple(one for one in leaving.assigns if real(one.root) in roots)
+        guards = tuple(guard for guard in move.guards if self.moves.roots_of(guard.decision) <= roots)
+        assigns = tuple(one for one in move.assigns if real(one.root) in roots)
         # A transition to no relevant step still shows an outcome; its edge returns to its own node.
         node = nodes[target] if target != UNSET else nodes[number]
         compressed = CompressedEdge(number, None, (), (number, -1))

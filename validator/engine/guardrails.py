@@ -72,7 +72,7 @@ from stepward.vm.language.steps import Stage, ToolCall
 from stepward.vm.reading.source import Place
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.certificates.ground import ProofPart
+    from stepward.validator.engine.certificates.proof_part import ProofPart
     from stepward.validator.engine.reach import PathAnswer
     from stepward.validator.engine.systems.building import Question, Test
     from stepward.validator.engine.witnesses.witness import Claim
@@ -99,36 +99,36 @@ def judge(proofs: Proofs) -> Iterator[Judgement]:
         name = policy.policy if policy else None
         origin = Origin(rule.name, policy, Place(("guardrails", counts[name], "name")))
         counts[name] += 1
-        asked = Property(
+        claim = Property(
             automaton_of(rule).kind, rule.name, Verdict.UNKNOWN, _NOTHING, policy=name, number=counts[name]
         )
-        work = _Judge(proofs, rule, origin).judged
-        yield _isolated(proofs, f"guardrail `{rule.name}`", asked, origin, work)
+        work = _Judge(proofs, rule, origin).judge_rule
+        yield _isolated(proofs, f"guardrail `{rule.name}`", claim, origin, work)
     layout, in_body = proofs.facts.flow.layout, Counter[int]()
     for rule, owner in proofs.facts.meaning.body_rules:
         origin = Origin(rule.name, None, Place((*layout.rules_path(owner), in_body[owner], "name")))
         in_body[owner] += 1
         counts[None] += 1
-        asked = Property(automaton_of(rule).kind, rule.name, Verdict.UNKNOWN, _NOTHING, number=counts[None])
-        work = _Judge(proofs, rule, origin, owner).judged
-        yield _isolated(proofs, f"guardrail `{rule.name}`", asked, origin, work)
+        claim = Property(automaton_of(rule).kind, rule.name, Verdict.UNKNOWN, _NOTHING, number=counts[None])
+        work = _Judge(proofs, rule, origin, owner).judge_rule
+        yield _isolated(proofs, f"guardrail `{rule.name}`", claim, origin, work)
     for policy in proofs.facts.meaning.policies:
         yield from _allow_list(proofs, policy)
 
 
 def _isolated(
-    proofs: Proofs, what: str, asked: Property, origin: Origin, judge: Callable[[], Found], place: Place | None = None
+    proofs: Proofs, name: str, claim: Property, origin: Origin, judge: Callable[[], Found], place: Place | None = None
 ) -> Judgement:
     """Return the verdict on a property; unknown where its judgement fails."""
-    started, part = perf_counter(), what + origin.of_policy
+    started, part = perf_counter(), name + origin.of_policy
 
-    def broken(why: UnknownReason) -> Found:
-        evidence = Evidence(LAYER, reason=why.reason)
-        return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, why.help, place, asked.step)]
+    def broken(reason: UnknownReason) -> Found:
+        evidence = Evidence(LAYER, reason=reason.reason)
+        return Verdict.UNKNOWN, evidence, [not_judged(part, origin, evidence, reason.help, place, claim.step)]
 
     verdict, evidence, outcomes = proofs.failures.attempt(part, judge, broken)
     seconds, file = perf_counter() - started, proofs.facts.program.source_name
-    answer = asked._replace(verdict=verdict, evidence=evidence, seconds=seconds, file=file)
+    answer = claim._replace(verdict=verdict, evidence=evidence, seconds=seconds, file=file)
     return Judgement(answer, tuple(_with_doubts(outcomes)))
 
 
@@ -155,10 +155,10 @@ def _allow_list(proofs: Proofs, policy: Policy) -> Iterator[Judgement]:
             continue
         when = entry.when if entry is not None else None
         rule = Never.model_construct(name="allow", never=StepSelector(step=call.id), when=when)
-        asked = Property("allow", call.tool, Verdict.UNKNOWN, _NOTHING, policy=policy.policy, step=call.id)
-        work = partial(_Judge(proofs, rule, origin).allowed, Match(site.step, site.sub, call), when)
+        claim = Property("allow", call.tool, Verdict.UNKNOWN, _NOTHING, policy=policy.policy, step=call.id)
+        work = partial(_Judge(proofs, rule, origin).judge_call, Match(site.step, site.sub, call), when)
         place = Place((*facts.flow.layout.path(site.step), "id"))
-        yield _isolated(proofs, f"the allow-list at `{call.id}`", asked, origin, work, place)
+        yield _isolated(proofs, f"the allow-list at `{call.id}`", claim, origin, work, place)
 
 
 class _Judge:
@@ -173,19 +173,19 @@ class _Judge:
         """Return the parts that a selector of the rule matches; that of a body selects in the body."""
         return hits_in(self.facts, selector, self.owner)
 
-    def judged(self) -> Found:
+    def judge_rule(self) -> Found:
         """Judge a rule of the program, of a body or of a policy."""
-        why = unknown_reason(self.facts, self.rule, self.owner)
-        if why is not None:
+        reason = unknown_reason(self.facts, self.rule, self.owner)
+        if reason is not None:
             # Only a proof is missing: one path on which siblings come one after another may break the rule.
-            undecided = self._unknown(f"guardrail `{self.rule.name}`", why)
-            tried = self._reached() if why.may_be_broken and self._applies() else undecided
+            undecided = self._unknown(f"guardrail `{self.rule.name}`", reason)
+            tried = self._reached() if reason.may_be_broken and self._applies() else undecided
             return tried if tried[0] is Verdict.VIOLATED else undecided
         outcomes = list(vacuous(self.facts, self.rule, self.origin, self.owner))
         if self._applies():  # one mistake is not repeated at each step that the rule protects
-            verdict, evidence, found = self._reached()
+            verdict, evidence, broken = self._reached()
             is_said = bool(outcomes) and is_explained(self.facts, self.rule, self.owner)
-            return verdict, evidence, outcomes if is_said else outcomes + found
+            return verdict, evidence, outcomes if is_said else outcomes + broken
         if outcomes:
             return Verdict.UNKNOWN, Evidence(LAYER, reason="the rule is vacuous"), outcomes
         evidence = Evidence(LAYER, cut=(f"`{self.rule.name}` selects no step that a run reaches",))
@@ -195,22 +195,22 @@ class _Judge:
             )
         return Verdict.PROVED, evidence, []
 
-    def allowed(self, hit: Match, when: str | None) -> Found:
+    def judge_call(self, hit: Match, when: str | None) -> Found:
         """Judge a call that an allow-list does not allow unconditionally: `when` is the condition for an allowed
         tool."""
         if when is None:
             return self._decide(never(self.analyses, [hit]))
-        why = reads_sibling(self.facts, when, [hit.step])
-        if why is not None:
-            return self._unknown(f"the allow-list at `{hit.part.id}`", why)
-        found = self._tested(hit, self.facts.meaning.condition(when))
-        if isinstance(found, Outcome):
-            return self._summed([found], _NOTHING)
-        return self._summed([], found or _NOTHING)
+        reason = reads_sibling(self.facts, when, [hit.step])
+        if reason is not None:
+            return self._unknown(f"the allow-list at `{hit.part.id}`", reason)
+        result = self._tested(hit, self.facts.meaning.condition(when))
+        if isinstance(result, Outcome):
+            return self._summed([result], _NOTHING)
+        return self._summed([], result or _NOTHING)
 
-    def _unknown(self, what: str, why: UnknownReason) -> Found:
-        evidence = Evidence(LAYER, reason=why.reason)
-        return self._summed([not_judged(what, self.origin, evidence, why.help)], evidence)
+    def _unknown(self, subject: str, reason: UnknownReason) -> Found:
+        evidence = Evidence(LAYER, reason=reason.reason)
+        return self._summed([not_judged(subject, self.origin, evidence, reason.help)], evidence)
 
     def _reached(self) -> Found:
         """Judge a rule that selects some reachable step."""
@@ -255,22 +255,22 @@ class _Judge:
         answers: dict[tuple[int, str], PathAnswer] = {}
         if left and possible.is_complete:
             kinds, steps = frozenset(kind for _, kind in left), frozenset(step for step, _ in left)
-            asked = replace(question, kinds=kinds, steps=steps)
-            whole = self.proofs.engine.ask(asked, self._claim_at)
+            joint = replace(question, kinds=kinds, steps=steps)
+            whole = self.proofs.engine.ask(joint, self._claim_at)
             if whole.verdict is Verdict.PROVED:
                 left, proof = [], whole.evidence
             elif len(left) == 1:
                 answers[left[0]] = whole
         outcomes: list[Outcome] = []
         for step in sorted({step for _, step in possible.bad} or {0}):
-            found = self._at(step, [kind for one, kind in left if one == step], question, answers)
+            answer = self._at(step, [kind for one, kind in left if one == step], question, answers)
             known = min((bad for (_, one), bad in sure.items() if one == step), key=lambda bad: bad.kind, default=None)
-            if isinstance(found, Outcome) and (found.code != "SW408" or known is None):
-                outcomes.append(found)
+            if isinstance(answer, Outcome) and (answer.code != "SW408" or known is None):
+                outcomes.append(answer)
             elif known is not None:
-                outcomes.append(self._said(known.kind, known.step, self._shown(known)))
-            elif found is not None and not isinstance(found, Outcome):
-                proof = _both(proof, found)
+                outcomes.append(self._violated(known.kind, known.step, self._shown(known)))
+            elif answer is not None and not isinstance(answer, Outcome):
+                proof = _both(proof, answer)
         if not possible.is_complete and not outcomes:
             outcomes.append(self._unproved(0, _WORST, Evidence(LAYER, reason=TOO_MANY)))
         return self._summed(outcomes, proof)
@@ -305,40 +305,40 @@ class _Judge:
         """
         proof: Evidence | None = None
         for kind in kinds:
-            asked = replace(question, kinds=frozenset({kind}), steps=frozenset({step}))
-            answer = answers.get((step, kind)) or self.proofs.engine.ask(asked, self._claim_at)
+            single = replace(question, kinds=frozenset({kind}), steps=frozenset({step}))
+            answer = answers.get((step, kind)) or self.proofs.engine.ask(single, self._claim_at)
             if answer.verdict is Verdict.VIOLATED:
-                return self._said(answer.kind, step, answer.evidence)
+                return self._violated(answer.kind, step, answer.evidence)
             if answer.verdict is Verdict.UNKNOWN:
                 return self._unproved(step, kind, answer.evidence)
             proof = _both(proof, answer.evidence)
         return proof
 
-    def _cut(self, monitor: Monitor, pairs: int, found: Exploration | None = None) -> Evidence:
+    def _cut(self, monitor: Monitor, pairs: int, exploration: Exploration | None = None) -> Evidence:
         proof = f"none of {pairs} reachable pairs of step and monitor state is bad"
-        return Evidence(LAYER, cut=(proof,), certificate=self._proof_parts(monitor, found))
+        return Evidence(LAYER, cut=(proof,), certificate=self._proof_parts(monitor, exploration))
 
-    def _proof_parts(self, monitor: Monitor, found: Exploration | None = None) -> tuple[ProofPart, ...]:
+    def _proof_parts(self, monitor: Monitor, exploration: Exploration | None = None) -> tuple[ProofPart, ...]:
         """Return the proof part of an exploration, where certificates are wanted; a new one is made in its time."""
         if not self.proofs.certifies:
             return ()
-        from stepward.validator.engine.certificates.grounds import explored
+        from stepward.validator.engine.certificates.proof_data import explored
 
         search = partial(explore_counted, self.flow, monitor, self.analyses.transitions.possible)
-        return (explored(self.flow, monitor, search if found is None else lambda: found),)
+        return (explored(self.flow, monitor, search if exploration is None else lambda: exploration),)
 
     def _never_when(self, rule: Never, when: str) -> Found:
         try:
             tree = self.facts.meaning.condition(when)
         except ExpressionError as error:
-            why = "its condition can't be read"
-            return self._senseless(why, f"{why}: {error.message}", error.help, (error.start, error.end))
+            reason = "its condition can't be read"
+            return self._senseless(reason, f"{reason}: {error.message}", error.help, (error.start, error.end))
         hits, is_of_policy = self._hits(rule.never), self.origin.policy is not None
         lacking = unknown_in(tree, [hit.part for hit in hits], self.facts.meaning, may_lack=is_of_policy)
         if lacking:
             help = "correct the name in the guardrail, or give the program that variable"
-            what = f"it reads `{lacking}`, which the program does not have"
-            return self._senseless(f"the program has no `{lacking}`", what, help)
+            problem = f"it reads `{lacking}`, which the program does not have"
+            return self._senseless(f"the program has no `{lacking}`", problem, help)
         value = constant_value(tree)
         monitor = never(self.analyses, hits)
         if value is False:
@@ -354,26 +354,27 @@ class _Judge:
         for hit in hits:
             if self.flow.steps[hit.step].id in broken or ("forbidden", hit.step) not in possible.bad:
                 continue
-            found = self._tested(hit, tree)
-            if isinstance(found, Outcome):
-                outcomes.append(self._with_unseen(found, hit, tree, when))
-            elif found is not None:
-                proof = _both(proof, found)
+            result = self._tested(hit, tree)
+            if isinstance(result, Outcome):
+                outcomes.append(self._with_unseen(result, hit, tree, when))
+            elif result is not None:
+                proof = _both(proof, result)
         return self._summed(outcomes, proof)
 
-    def _with_unseen(self, found: Outcome, hit: Match, tree: Expression, when: str) -> Outcome:
-        """Return a violation of a `when`; where that needs what a sibling came to, or nothing assigns, it says so."""
+    def _with_unseen(self, violation: Outcome, hit: Match, tree: Expression, when: str) -> Outcome:
+        """Return a violation of a `when`. Its message says so if the condition reads the outcome of a sibling, or an
+        undefined name."""
         names = [one for one in sorted(certain_reads(tree)) if is_unseen(self.facts, one, hit.step)]
-        if found.evidence is None or found.code != "SW403":
-            return found
+        if violation.evidence is None or violation.code != "SW403":
+            return violation
         if not names:
-            return with_undefined(self.analyses, found, tree, hit.step, when)
-        return self._outcome("SW403", *unseen_words(self.facts, names[0], hit.step, when), hit.step, found.evidence)
+            return with_undefined(self.analyses, violation, tree, hit.step, when)
+        return self._outcome("SW403", *unseen_words(self.facts, names[0], hit.step, when), hit.step, violation.evidence)
 
-    def _senseless(self, reason: str, what: str, help: str, within: tuple[int, int] | None = None) -> Found:
+    def _senseless(self, reason: str, problem: str, help: str, within: tuple[int, int] | None = None) -> Found:
         """Return the verdict unknown for a rule whose `when` is not valid."""
         place = Place((*self.origin.place.path[:-1], "when"), within=within)
-        evidence, message = Evidence(LAYER, reason=reason), f"guardrail `{self.rule.name}` is not proved: {what}"
+        evidence, message = Evidence(LAYER, reason=reason), f"guardrail `{self.rule.name}` is not proved: {problem}"
         outcome = Outcome("SW408", message, help, place, None, (), evidence, self.origin.tag)
         return Verdict.UNKNOWN, evidence, [outcome]
 
@@ -384,8 +385,8 @@ class _Judge:
 
         bad = DOES_NOT_HOLD if self.origin.place == ALLOW_LIST else HOLDS_OR_FAILS
         try:
-            asked = as_seen(self.facts, at_start(tree, hit.part, self.facts.meaning), hit.step)
-            tests: tuple[Test, ...] = (((Decision((asked,)), bad),),)
+            condition = as_seen(self.facts, at_start(tree, hit.part, self.facts.meaning), hit.step)
+            tests: tuple[Test, ...] = (((Decision((condition,)), bad),),)
         except Inexpressible:
             tests = ((),)
         return self._at(hit.step, ["forbidden"], Question(never(self.analyses, [hit]), tests=tests), {})
@@ -402,23 +403,23 @@ class _Judge:
     def _unreadable_when(self, rule: Never, tree: Expression) -> list[Outcome]:
         """Return the violations where P certainly starts while `when` reads something undefined, which breaks the
         rule."""
-        found: dict[int, Outcome] = {}
+        broken: dict[int, Outcome] = {}
         for root in roots_read(self.facts, tree):
             hits = [hit for hit in self._hits(rule.never) if not self._is_known_otherwise(hit, root)]
             monitor = UndefinedMonitor(self.analyses, root, [hit.step for hit in hits])
             for bad in explore_counted(self.flow, monitor, self.analyses.transitions.certain).bad.values():
-                if bad.step not in found and self.analyses.transitions.is_real(bad):
+                if bad.step not in broken and self.analyses.transitions.is_real(bad):
                     step = self.flow.steps[bad.step].id
                     name = "$" + written(root)
                     message = f"`{step}` can start while `{name}` is undefined, so `{rule.when}` can't be ruled out"
                     help = f"define it on every path to `{step}`, or start the rule with `defined({name}) and`"
-                    found[bad.step] = self._outcome("SW403", message, help, bad.step, self._shown(bad))
-        return list(found.values())
+                    broken[bad.step] = self._outcome("SW403", message, help, bad.step, self._shown(bad))
+        return list(broken.values())
 
     # -- words -----------------------------------------------------------------------------------------------------
 
-    def _said(self, kind: str, number: int, evidence: Evidence) -> Outcome:
-        rule, other = self.rule, rival_help(self.facts, self.rule, number)
+    def _violated(self, kind: str, number: int, evidence: Evidence) -> Outcome:
+        rule, rival_words = self.rule, rival_help(self.facts, self.rule, number)
         number = rival_of(self.facts, rule, number)
         step = self._named(number)
         code, message, help = words(rule, kind, step, ending_in(self.facts, self.owner))
@@ -426,8 +427,8 @@ class _Judge:
         if kind == "retried" and any(call.retry is not None for call in calls):
             help = help.replace("`on_error: retry`", "`retry`")
         if isinstance(rule, AtMostOnce) and kind != "retried" and not rule.already:
-            alike = {self.flow.steps[hit.step].id for one in protected(rule) for hit in self._hits(one)}
-            message, help = repeat_words(self.facts, self.origin, self.owner, number, evidence.path, alike)
+            rule_steps = {self.flow.steps[hit.step].id for one in protected(rule) for hit in self._hits(one)}
+            message, help = repeat_words(self.facts, self.origin, self.owner, number, evidence.path, rule_steps)
         if code == "SW401":
             monitor = RuleMonitor(self.analyses, bound(rule, self.facts.meaning, self.facts.hits))
             avoiding = avoiding_transition(monitor, self.analyses, evidence.path)
@@ -438,14 +439,14 @@ class _Judge:
             help += "; a sibling comes after it only by `depends_on`"
         message, help = with_refusal(self.analyses, rule, evidence.path, message, help)
         if isinstance(rule, FollowedBy) and any(move.how.startswith("fails") for move in evidence.path):
-            from stepward.validator.engine.witnesses.taken import long_results
+            from stepward.validator.engine.witnesses.comparing import long_results
 
             help += long_results(self.analyses, evidence.path)
-        help = help if other is None else other
+        help = help if rival_words is None else rival_words
         if self.origin.place == ALLOW_LIST:
             message = f"`{step}` calls a tool that is not allowed"
-            near = allowed_near(self.facts, self.origin.policy, number)
-            help = f"use an allowed tool{near}, or have it put on the list"
+            similar = allowed_near(self.facts, self.origin.policy, number)
+            help = f"use an allowed tool{similar}, or have it put on the list"
             if isinstance(rule, Never) and rule.when is not None:
                 message = f"`{step}` can start with arguments that are not allowed: `{rule.when}` does not hold"
                 help = f"route the run around `{step}` in that state, or change its arguments"
@@ -494,6 +495,6 @@ class _Judge:
         return Place((*self.flow.layout.path(number, sub), "id"))
 
 
-def _both(one: Evidence | None, other: Evidence) -> Evidence:
+def _both(first: Evidence | None, second: Evidence) -> Evidence:
     """Return the joint proof of two steps: the later evidence, with the proof parts of both."""
-    return other if one is None else replace(other, certificate=(*one.certificate, *other.certificate))
+    return second if first is None else replace(second, certificate=(*first.certificate, *second.certificate))

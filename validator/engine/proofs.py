@@ -1,4 +1,4 @@
-"""The services that decide what graph and data flow leave open, and that confirm the answers."""
+"""The services that answer the questions which graph and data flow leave open, and that confirm the answers."""
 
 from __future__ import annotations
 

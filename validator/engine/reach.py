@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from stepward.validator.analysis.counting import explore_prompt
 from stepward.validator.analysis.monitors import ArrivalMonitor
 from stepward.validator.analysis.product import explore
-from stepward.validator.engine.certificates import grounds
-from stepward.validator.engine.certificates.ground import ProofPart
-from stepward.validator.engine.certificates.grounds import cut
+from stepward.validator.engine.certificates import proof_data
+from stepward.validator.engine.certificates.proof_data import cut
+from stepward.validator.engine.certificates.proof_part import ProofPart
 from stepward.validator.engine.clock import OutOfTime
 from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.search.explicit import MAX_STATES, Search, TooManyStates
@@ -103,12 +103,12 @@ class Engine:
         except TooLarge:
             return PathAnswer(Verdict.UNKNOWN, Evidence(GRAPH, reason="program and rule have too many states together"))
         if not builder.is_reachable:
-            proof = f"none of {builder.product.found.pairs} reachable pairs of step and monitor state is bad"
+            proof = f"none of {builder.product.exploration.pairs} reachable pairs of step and monitor state is bad"
             return PathAnswer(Verdict.PROVED, Evidence(GRAPH, cut=(proof,), certificate=self.proof_parts(cut, builder)))
-        found = _Search(self, builder, claims).answer()
-        if found.verdict is not Verdict.UNKNOWN:
-            return found
-        return self._of_prompt_items(question, claims) or self._without_counts(builder, question, claims) or found
+        answer = _Search(self, builder, claims).answer()
+        if answer.verdict is not Verdict.UNKNOWN:
+            return answer
+        return self._of_prompt_items(question, claims) or self._without_counts(builder, question, claims) or answer
 
     def _without_counts(self, counted: Builder, question: Question, claims: Claims) -> PathAnswer | None:
         """Return an answer that needs no counts; None if there is none.
@@ -116,15 +116,15 @@ class Engine:
         Where it is counted whether an item of a longer list has come, the rounds of its loop begin inside of an item,
         and there the formula forgets what the item is.
         """
-        if not counted.product.found.is_counted or all(one.is_whole for one in self.facts.lengths.values()):
+        if not counted.product.exploration.is_counted or all(one.is_whole for one in self.facts.lengths.values()):
             return None
         explored = explore(self.facts.flow, question.monitor, self.analyses.transitions.possible)
         try:
             builder = Builder(self.analyses, self.moves, replace(question, explored=explored))
         except TooLarge:
             return None
-        found = _Search(self, builder, claims).answer()
-        return found if found.verdict is not Verdict.UNKNOWN else None
+        answer = _Search(self, builder, claims).answer()
+        return answer if answer.verdict is not Verdict.UNKNOWN else None
 
     def _of_prompt_items(self, question: Question, claims: Claims) -> PathAnswer | None:
         """Return a violation by a run whose items start as soon as the machine starts them; None if there is none."""
@@ -133,8 +133,8 @@ class Engine:
         if explored is None:
             return None
         builder = Builder(self.analyses, self.moves, replace(question, explored=explored))
-        found = _Search(self, builder, claims).answer() if builder.is_reachable else None
-        return found if found is not None and found.verdict is Verdict.VIOLATED else None
+        answer = _Search(self, builder, claims).answer() if builder.is_reachable else None
+        return answer if answer is not None and answer.verdict is Verdict.VIOLATED else None
 
     def proof_parts(self, write: Callable[..., ProofPart], *facts: Any) -> tuple[ProofPart, ...]:
         """Return the proof parts, where certificates are wanted."""
@@ -151,9 +151,9 @@ class Engine:
             test = ((decision, (FAILS,)), *test)
         claim = Claim("SW202", self.analyses.reader(reading).id, reference=reading.reference.text())
         arrives = ArrivalMonitor(reading.step)
-        found = self.ask(Question(arrives, tests=(test,)), lambda *_: claim)
-        path = (*found.evidence.path[:-1], Move(step.id, "starts")) if found.evidence.path else ()
-        return replace(found, evidence=replace(found.evidence, path=path))
+        answer = self.ask(Question(arrives, tests=(test,)), lambda *_: claim)
+        path = (*answer.evidence.path[:-1], Move(step.id, "starts")) if answer.evidence.path else ()
+        return replace(answer, evidence=replace(answer.evidence, path=path))
 
 
 class _Search:
@@ -166,7 +166,7 @@ class _Search:
         self.claims = claims
         self.tried: list[str] = []
         self.candidate: PathAnswer | None = None
-        self.unmet = ""
+        self.no_run_reason = ""
         self.safe_rounds = 0
         """How many first rounds of all loops have no violation."""
         self.uncounted: list[System] = []
@@ -178,9 +178,9 @@ class _Search:
             for system in self._systems():
                 if self.engine.clock.has_struck:
                     break
-                found = layer(system)
-                if found is not None:
-                    return found
+                answer = layer(system)
+                if answer is not None:
+                    return answer
         words = self.engine.clock.words
         if self.engine.clock.has_struck and not any(words in one for one in self.tried):
             self.tried.append(f"no more ({words})")
@@ -188,8 +188,8 @@ class _Search:
         if self.safe_rounds:
             first = "first round has" if self.safe_rounds == 1 else f"first {self.safe_rounds} rounds have"
             reason = f"the {first} no violation; {reason}"
-        if self.unmet:
-            reason = f"no run was found that takes the path below: {self.unmet}; {reason}"
+        if self.no_run_reason:
+            reason = f"no run was found that takes the path below: {self.no_run_reason}; {reason}"
         if self.candidate is None:
             return PathAnswer(Verdict.UNKNOWN, Evidence(FINITE, reason=reason))
         return replace(self.candidate, evidence=replace(self.candidate.evidence, reason=reason))
@@ -216,16 +216,16 @@ class _Search:
             if not table.breaches():
                 states = sum(mask.bit_count() for mask in table.reachable)
                 proof = f"none of {states} reachable classes at {len(system.edges)} places leads to the violation"
-                return self._proved(FINITE, proof, grounds.table, system, table)
-            found = table.cheapest()
+                return self._proved(FINITE, proof, proof_data.table, system, table)
+            cheapest = table.cheapest()
         except TooMany:
             self._note(FINITE, "too many classes")
             return self._explicit(system)
         except OutOfTime as error:
             self._note(FINITE, str(error))
             return None
-        assert found is not None, "what the table reaches has a path"
-        answer = self._affordable(*found, grounds.table, system, table)
+        assert cheapest is not None, "what the table reaches has a path"
+        answer = self._affordable(*cheapest, proof_data.table, system, table)
         return self._explicit(system) if answer is None and not table.is_exact else answer
 
     def _counting(self, system: System) -> PathAnswer | None:
@@ -236,7 +236,7 @@ class _Search:
         most = most or (FEW_STATES if has_cycle(system) else MAX_STATES)
         try:
             search = Search(system, self.engine.domains, self.engine.clock)
-            found = search.cheapest(most)
+            cheapest = search.cheapest(most)
         except TooMany as error:
             if isinstance(error, TooManyStates) and most < MAX_STATES:
                 self.uncounted.append(system)
@@ -246,12 +246,12 @@ class _Search:
         except OutOfTime as error:
             self._note(EXPLICIT, str(error))
             return None
-        if found is None:
+        if cheapest is None:
             proof = (
                 f"none of {len(search.reached)} reachable states at {len(system.edges)} places leads to the violation"
             )
-            return self._proved(EXPLICIT, proof, grounds.states, system, search)
-        return self._affordable(*found, grounds.states, system, search)
+            return self._proved(EXPLICIT, proof, proof_data.states, system, search)
+        return self._affordable(*cheapest, proof_data.states, system, search)
 
     def _proved(self, layer: str, proof: str, write: Callable[..., ProofPart], *facts: Any) -> PathAnswer:
         """Return the answer that the property is proved, with the parts of its certificate."""
@@ -266,18 +266,18 @@ class _Search:
             return None
         if has_cycle(system):
             return self._with_loops(system)
-        found, answer = self._solved(system)
-        return answer or self._shown(found)
+        solved, answer = self._solved(system)
+        return answer or self._shown(solved)
 
-    def _shown(self, found: solver.SystemAnswer) -> PathAnswer | None:
+    def _shown(self, solved: solver.SystemAnswer) -> PathAnswer | None:
         """Return a proof of the solver, or note why there is none."""
-        if found.verdict is Verdict.PROVED:
-            assert found.proof is not None, "the solver says why"
-            known = self.engine.proof_parts(grounds.solved, self.builder, found.proof)
+        if solved.verdict is Verdict.PROVED:
+            assert solved.proof is not None, "the solver says why"
+            known = self.engine.proof_parts(proof_data.solved, self.builder, solved.proof)
             proof = "no values satisfy the formula of all paths"
-            return PathAnswer(Verdict.PROVED, Evidence(found.layer, cut=(proof,), certificate=known))
-        if found.path is None:
-            self._note(found.layer, found.reason)
+            return PathAnswer(Verdict.PROVED, Evidence(solved.layer, cut=(proof,), certificate=known))
+        if solved.path is None:
+            self._note(solved.layer, solved.reason)
         return None
 
     def _with_loops(self, system: System) -> PathAnswer | None:
@@ -286,17 +286,17 @@ class _Search:
         A path through a loop that is cut has any values behind it. In the first rounds the loop is followed, so its
         values are those of a run.
         """
-        from stepward.validator.engine.smt.left_out import left_out
+        from stepward.validator.engine.smt.skipped_rounds import skipped_rounds
 
-        is_told = bool(self.unmet)
-        found, answer = self._solved(system, most=1)
-        answer = answer or self._shown(found)
-        if found.path is not None and answer is None:
-            if not is_told:
-                self.unmet = left_out(self.facts.flow, system, found.path) or self.unmet
-            found, answer = self._solved(system, most=1, relates=True)
-            answer = answer or self._shown(found)
-        for rounds in ROUNDS if found.path is not None and answer is None else ():
+        is_explained = bool(self.no_run_reason)
+        solved, answer = self._solved(system, most=1)
+        answer = answer or self._shown(solved)
+        if solved.path is not None and answer is None:
+            if not is_explained:
+                self.no_run_reason = skipped_rounds(self.facts.flow, system, solved.path) or self.no_run_reason
+            solved, answer = self._solved(system, most=1, relates=True)
+            answer = answer or self._shown(solved)
+        for rounds in ROUNDS if solved.path is not None and answer is None else ():
             known, answer = self._solved(unrolled(system, rounds))
             if answer is not None:
                 break
@@ -317,7 +317,7 @@ class _Search:
             return tried[-1] is not None or len(tried) == most
 
         fails = engine.moves.overflow.may_happen
-        found = blocks.search(
+        solved = blocks.search(
             system,
             engine.domains,
             fails,
@@ -326,8 +326,8 @@ class _Search:
             accepts=accepts,
             relates=relates,
         )
-        engine.units -= found.units
-        return found, tried[-1] if tried else None
+        engine.units -= solved.units
+        return solved, tried[-1] if tried else None
 
     def _affordable(self, path: Path, cost: int, write: Callable[..., ProofPart], *facts: Any) -> PathAnswer | None:
         most = self.facts.program.max_steps
@@ -347,21 +347,21 @@ class _Search:
         last = path.steps[-1].edge.compressed
         moves = tuple(traced.moves)
         claim = self.claims(last.kind, last.step)
-        found = witnesses.confirm(claim, last.kind, moves, traced.known)
-        if isinstance(found, str):
-            moves, found = with_other_items(witnesses, claim, last.kind, moves, traced.known) or (moves, found)
-        moves = moves if isinstance(found, str) else witnesses.replayer.with_errors(witnesses.taken)
+        witness = witnesses.confirm(claim, last.kind, moves, traced.known)
+        if isinstance(witness, str):
+            moves, witness = with_other_items(witnesses, claim, last.kind, moves, traced.known) or (moves, witness)
+        moves = moves if isinstance(witness, str) else witnesses.replayer.with_errors(witnesses.taken)
         evidence = Evidence(path.layer, path=moves)
         state = path.steps[-2].after if len(path.steps) > 1 else path.before
-        if not isinstance(found, str):
-            return PathAnswer(Verdict.VIOLATED, replace(evidence, witness=found), last.kind, last.step, state)
+        if not isinstance(witness, str):
+            return PathAnswer(Verdict.VIOLATED, replace(evidence, witness=witness), last.kind, last.step, state)
         self._note(path.layer, "a path without a run")
-        self.unmet = self.unmet or found
+        self.no_run_reason = self.no_run_reason or witness
         self.candidate = self.candidate or PathAnswer(Verdict.UNKNOWN, evidence, last.kind, last.step)
         return None
 
-    def _note(self, layer: str, what: str) -> None:
-        note = f"{layer} ({what})"
+    def _note(self, layer: str, reason: str) -> None:
+        note = f"{layer} ({reason})"
         if note not in self.tried:
             self.tried.append(note)
 

@@ -27,7 +27,7 @@ from stepward.vm.expressions.syntax import Logic, Negation
 from stepward.vm.language.steps import ConditionStep
 
 if TYPE_CHECKING:
-    from stepward.validator.engine.certificates.ground import ProofPart
+    from stepward.validator.engine.certificates.proof_part import ProofPart
     from stepward.validator.engine.proofs import Proofs
     from stepward.validator.engine.witnesses.witness import Code
 
@@ -91,7 +91,7 @@ class ConditionVerdicts:
         self, name: str, number: int, step: ConditionStep, judge: Callable[[int, ConditionStep], Judged]
     ) -> ConditionVerdict:
         started = perf_counter()
-        judged = self._attempt(number, partial(judge, number, step), lambda why: _not_judged(why.reason))
+        judged = self._attempt(number, partial(judge, number, step), lambda reason: _not_judged(reason.reason))
         evidence = self._certified(judged.evidence) if judged.verdict is Verdict.PROVED else judged.evidence
         seconds = perf_counter() - started
         known = Property(name, step.id, judged.verdict, evidence, seconds, self._file, step=step.id)
@@ -101,7 +101,7 @@ class ConditionVerdicts:
         """Return evidence with a certificate for constants and complete branches, where certificates are wanted."""
         if evidence.certificate or not self.proofs.certifies:
             return evidence
-        from stepward.validator.engine.certificates.grounds import by_types
+        from stepward.validator.engine.certificates.proof_data import by_types
 
         return replace(evidence, certificate=(by_types(None),))
 
@@ -161,8 +161,8 @@ class ConditionVerdicts:
         wanted."""
         if not self.proofs.certifies:
             return ()
-        from stepward.validator.engine.certificates.ground import TooMuch
-        from stepward.validator.engine.certificates.grounds import by_script, by_types
+        from stepward.validator.engine.certificates.proof_data import by_script, by_types
+        from stepward.validator.engine.certificates.proof_part import TooMuch
 
         if cases.finite is not None:
             return (by_types(cases.finite.space),)
@@ -182,31 +182,31 @@ class ConditionVerdicts:
         cases: Cases,
         answer: LayerAnswer,
         tests: tuple[Test, ...],
-        how: Callable[[State], str],
+        outcome_words: Callable[[State], str],
     ) -> Judged:
         """Return the engine's verdict: whether a run reaches the condition in a state that satisfies one of the tests.
 
-        `code` is that of the violation, and `how` returns the outcome of the condition in a state, in words.
+        `code` is that of the violation, and `outcome_words` returns the outcome of the condition in a state, in words.
         """
         from stepward.validator.engine.witnesses.reached import is_admitted
         from stepward.validator.engine.witnesses.witness import Claim
 
         claim, arrives = Claim(code, self.facts.flow.steps[number].id), ArrivalMonitor(number)
-        found = self.proofs.engine.ask(Question(arrives, tests=tests), lambda *_: claim)
-        if found.verdict is Verdict.PROVED:
-            return Judged(Verdict.PROVED, found.evidence)
-        state = found.state if found.verdict is Verdict.VIOLATED else answer.state
+        result = self.proofs.engine.ask(Question(arrives, tests=tests), lambda *_: claim)
+        if result.verdict is Verdict.PROVED:
+            return Judged(Verdict.PROVED, result.evidence)
+        state = result.state if result.verdict is Verdict.VIOLATED else answer.state
         if state is None:
-            return Judged(Verdict.UNKNOWN, found.evidence)
-        evidence = found.evidence
-        if found.verdict is Verdict.VIOLATED:
+            return Judged(Verdict.UNKNOWN, result.evidence)
+        evidence = result.evidence
+        if result.verdict is Verdict.VIOLATED:
             *path, last = evidence.path
-            evidence = replace(evidence, path=(*path, Move(last.step, how(state))), reason="")
+            evidence = replace(evidence, path=(*path, Move(last.step, outcome_words(state))), reason="")
         elif not is_admitted(self.analyses, state):
             return _not_judged(REFUSED, evidence.layer)
         names = _named_in_message(cases.names, state, self.domains)
         values = tuple(("$" + written(name), state[name]) for name in names if name in state)
-        return Judged(found.verdict, replace(evidence, state=values), shown(state, names), state)
+        return Judged(result.verdict, replace(evidence, state=values), shown(state, names), state)
 
     # -- conditions without effect ----------------------------------------------------------------------------------
 
@@ -216,20 +216,20 @@ class ConditionVerdicts:
 
     def _constant(self, number: int) -> tuple[bool, Evidence] | None:
         cases = self.cases(number)
-        found = _only_value(cases.outcomes if cases is not None else None)
-        if found is not None:
-            return found, Evidence(CLASSES, cut=(f"no value of its types makes it {str(not found).lower()}",))
-        seen = self.proofs.dead.outcomes(number)
-        found = _only_value(seen[0] if seen is not None else None)
-        if seen is None or found is None:
+        value = _only_value(cases.outcomes if cases is not None else None)
+        if value is not None:
+            return value, Evidence(CLASSES, cut=(f"no value of its types makes it {str(not value).lower()}",))
+        by_tables = self.proofs.dead.outcomes(number)
+        value = _only_value(by_tables[0] if by_tables is not None else None)
+        if by_tables is None or value is None:
             return None
-        return found, Evidence(seen[1], cut=(f"{HERE} makes it {str(not found).lower()}",))
+        return value, Evidence(by_tables[1], cut=(f"{HERE} makes it {str(not value).lower()}",))
 
     def never_taken(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
         """Return the proof that a case is never taken; None where it can be taken, or where that is not known.
 
-        Also returns whether the case is false by itself, and otherwise the earlier case that always holds with it, if
-        one such case suffices.
+        Also returns whether the case is always false, or else the earlier case that always holds with it, if there is
+        one.
         """
         return self._attempt(number, lambda: self._never_taken(number, case), lambda _: None)
 
@@ -246,10 +246,10 @@ class ConditionVerdicts:
         return Evidence(CLASSES, cut=("whenever it holds, an earlier case does",)), False, None
 
     def _never_gets_there(self, number: int, case: int) -> tuple[Evidence, bool, int | None] | None:
-        seen = self.proofs.dead.outcomes(number)
-        if seen is None or case in seen[0] or not seen[0] - {FAILS}:
+        by_tables = self.proofs.dead.outcomes(number)
+        if by_tables is None or case in by_tables[0] or not by_tables[0] - {FAILS}:
             return None
-        return Evidence(seen[1], cut=(f"{HERE} makes it the first to hold",)), False, None
+        return Evidence(by_tables[1], cut=(f"{HERE} makes it the first to hold",)), False, None
 
 
 def _not_judged(reason: str, layer: str = "graph") -> Judged:

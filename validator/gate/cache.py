@@ -122,8 +122,8 @@ class Cache:
 
     def _drop_the_oldest(self) -> None:
         entries, now = [], time.time()
-        with os.scandir(self._folder) as found:
-            for file in found:
+        with os.scandir(self._folder) as files:
+            for file in files:
                 if _ENTRY.fullmatch(file.name):
                     status = file.stat(follow_symlinks=False)
                     entries.append((status.st_mtime_ns, status.st_size, file.path))
@@ -149,9 +149,9 @@ def _remove(path: str) -> None:
 
 def _secret() -> bytes | None:
     """Return the secret for seals: from the environment, else the user's own, which is made when there is none."""
-    given = os.environ.get(SECRET_VARIABLE)
-    if given:
-        return hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+    secret_text = os.environ.get(SECRET_VARIABLE)
+    if secret_text:
+        return hashlib.sha256(secret_text.encode("utf-8", "surrogateescape")).digest()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     if not os.path.isabs(base):
         return None  # without a home the secret would be among the files that are checked

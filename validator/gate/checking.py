@@ -16,6 +16,7 @@ from stepward.validator.failures import Failure, Failures
 from stepward.validator.files import absolute, shown_name
 from stepward.validator.findings import Finding, Property, Report
 from stepward.validator.gate.baseline import Baseline, write_baseline
+from stepward.validator.gate.cached_reports import CachedFile, FileCache, SourceFile
 from stepward.validator.gate.discovery import (
     Candidate,
     Contents,
@@ -27,7 +28,6 @@ from stepward.validator.gate.discovery import (
     shown_text,
 )
 from stepward.validator.gate.idle_policies import Judged, idle_waivers, unknown_tools
-from stepward.validator.gate.known import KnownFile, KnownFiles, SourceFile
 from stepward.validator.gate.policies import Policies
 from stepward.validator.gate.settings import Configurations, FileIgnore, Settings
 from stepward.validator.gate.suppressions import IDLE, UNUSED, Silenced, read_comments, silence
@@ -106,9 +106,9 @@ class Run:
         self._check_arguments: Mapping[str, Any] = {"today": self._today, "certify": certify}
         self._on_file = on_file
         self._policies = Policies()
-        self._known: KnownFiles | None = None
+        self._cache: FileCache | None = None
         if cache is not None and not certify and tools is None:
-            self._known = KnownFiles(cache, self._policies, self._today, with_bounds=with_bounds, with_fixes=with_fixes)
+            self._cache = FileCache(cache, self._policies, self._today, with_bounds=with_bounds, with_fixes=with_fixes)
         self._entries: list[_Entry] = []
         self._silenced: list[tuple[_Entry, Suppressed]] = []
         self.files: set[str] = set()
@@ -141,26 +141,26 @@ class Run:
         """
         self._covers_folder |= any(map(os.path.isdir, targets))
         for candidate in find_candidates(targets, self._configurations):
-            shown = shown_name(candidate.path)
+            label = shown_name(candidate.path)
             if candidate.is_excluded:
-                self._excluded.append(shown)
+                self._excluded.append(label)
                 continue
             if self._on_file is not None:
-                self._on_file(shown)
-            self._isolated(candidate.path, shown, partial(self._check_file, candidate, shown))
+                self._on_file(label)
+            self._isolated(candidate.path, label, partial(self._check_file, candidate, label))
             self._read.add(str(candidate.path))
 
     def check_text(self, content: bytes, filename: str | None) -> None:
         """Check the programs in the content of standard input; `filename` is the file that it stands for, if any."""
         path = absolute(filename or STDIN)
-        shown = shown_name(path) if filename else STDIN
+        label = shown_name(path) if filename else STDIN
         name = str(path) if filename else STDIN
 
         def check() -> None:
-            contents = read_content(content, name, shown, must_be_program=not self._skip_non_programs)
-            self._add_contents(contents, path, shown)
+            contents = read_content(content, name, label, must_be_program=not self._skip_non_programs)
+            self._add_contents(contents, path, label)
 
-        self._isolated(path, shown, check)
+        self._isolated(path, label, check)
 
     def check_object(self, value: Program | dict[str, Any], name: str) -> None:
         """Check a program that was built in code; `name` is what reports call it."""
@@ -171,7 +171,7 @@ class Run:
         policies = self._policies.of(settings)
 
         def check() -> None:
-            document, shown = None, name
+            document, label = None, name
             try:
                 program = value if isinstance(value, Program) else Program.from_dict(value)
                 document = program.document
@@ -179,9 +179,9 @@ class Run:
             except DocumentError as error:
                 report = unreadable(error)
             if document is not None and os.path.isfile(document.name):
-                shown = shown_name(absolute(document.name))
+                label = shown_name(absolute(document.name))
             text, format = (document.text, document.format) if document else ("", "json")
-            self._add_reports([report], text, format, absolute(shown), shown, settings)
+            self._add_reports([report], text, format, absolute(label), label, settings)
 
         self._isolated(absolute(name), name, check)
 
@@ -199,15 +199,15 @@ class Run:
         assert document is not None, "a program of a file was read from it"
         path = absolute(document.name)
         settings = self._configurations.above(path.parent)
-        given = self._policies.of(settings)
-        policies, text, format = given if derived is None else derived, document.text, document.format
+        configured = self._policies.of(settings)
+        policies, text, format = configured if derived is None else derived, document.text, document.format
 
         def check() -> None:
             report = self._report(program, policies, settings)
             self._add_reports([report], text, format, path, shown_name(path), settings)
 
         self._isolated(path, shown_name(path), check)
-        return given
+        return configured
 
     def _report(self, program: Program, policies: Sequence[Policy], settings: Settings) -> Report:
         from stepward.validator.validator import ProgramValidator, isolated
@@ -218,71 +218,71 @@ class Run:
 
         return isolated(program.source_name, check)
 
-    def _isolated(self, path: FilePath, shown: str, check: Callable[[], None]) -> None:
+    def _isolated(self, path: FilePath, label: str, check: Callable[[], None]) -> None:
         """Check a file; an internal error ends the check of this file only."""
         self._failures = Failures(AdvisedError, PolicyError)
         self._failures.attempt("the check of this file", check, lambda _: None)
-        self._add_failures(path, shown)
+        self._add_failures(path, label)
 
-    def _add_failures(self, path: FilePath, shown: str) -> None:
+    def _add_failures(self, path: FilePath, label: str) -> None:
         """Add a finding for each internal error that no report has."""
         if not self._failures.found:
             return
         from stepward.validator.rules.housekeeping import InternalError
 
         for finding in InternalError().of(self._failures.found):
-            self._entries.append(_Entry(replace(finding, file=shown), self._configurations.above(path.parent)))
-            self.files.add(shown)
+            self._entries.append(_Entry(replace(finding, file=label), self._configurations.above(path.parent)))
+            self.files.add(label)
         self._failed += self._failures.found
 
     # -- one file ------------------------------------------------------------------------------------------------------
 
-    def _check_file(self, candidate: Candidate, shown: str) -> None:
-        file = self._source(candidate, shown) if self._known is not None else None
-        if file is None or self._known is None:
+    def _check_file(self, candidate: Candidate, label: str) -> None:
+        file = self._source(candidate, label) if self._cache is not None else None
+        if file is None or self._cache is None:
             contents = read_candidate(candidate, skip_non_programs=self._skip_non_programs)
-            self._add_contents(contents, candidate.path, shown)
+            self._add_contents(contents, candidate.path, label)
             return
-        find = partial(self._known.find, file, self._configurations)
-        known = self._failures.attempt("the reading of the cache", find, lambda _: None)
-        if known is not None:
-            self._add_known(known, file)
+        find = partial(self._cache.find, file, self._configurations)
+        cached = self._failures.attempt("the reading of the cache", find, lambda _: None)
+        if cached is not None:
+            self._add_known(cached, file)
             return
-        contents = read_content(file.content, str(file.path), shown, must_be_program=file.must_be_program)
-        self._add_contents(contents, file.path, shown, file)
+        contents = read_content(file.content, str(file.path), label, must_be_program=file.must_be_program)
+        self._add_contents(contents, file.path, label, file)
 
-    def _source(self, candidate: Candidate, shown: str) -> SourceFile | None:
+    def _source(self, candidate: Candidate, label: str) -> SourceFile | None:
         """Return a file with its content, or None when it is too large to be cached."""
         content = candidate_bytes(candidate.path)
         if content is None or len(content) > MAX_BYTES:
             return None
-        return SourceFile(candidate.path, shown, content, candidate.is_named and not self._skip_non_programs)
+        return SourceFile(candidate.path, label, content, candidate.is_named and not self._skip_non_programs)
 
-    def _add_known(self, known: KnownFile, file: SourceFile) -> None:
-        self._not_literal += [f"{file.shown}:{line}" for line in known.not_literal]
-        if known.reports is None:
-            self._skipped.append(file.shown)
+    def _add_known(self, cached: CachedFile, file: SourceFile) -> None:
+        self._not_literal += [f"{file.label}:{line}" for line in cached.not_literal]
+        if cached.reports is None:
+            self._skipped.append(file.label)
             return
         settings = self._configurations.above(file.path.parent)
         text = shown_text(file.content)
-        self._add_reports(list(known.reports), text, _format(file.path), file.path, file.shown, settings)
+        self._add_reports(list(cached.reports), text, _format(file.path), file.path, file.label, settings)
 
-    def _add_contents(self, contents: Contents, path: FilePath, shown: str, file: SourceFile | None = None) -> None:
+    def _add_contents(self, contents: Contents, path: FilePath, label: str, file: SourceFile | None = None) -> None:
         """Add the reports on the contents of a file; `file` is given where they are to be cached."""
-        self._not_literal += [f"{shown}:{line}" for line in contents.not_literal]
+        self._not_literal += [f"{label}:{line}" for line in contents.not_literal]
         if contents.error is None and not contents.documents:
-            self._skipped.append(shown)
-            if file is not None and self._known is not None:
-                self._known.store_non_program(file, contents.not_literal)
+            self._skipped.append(label)
+            if file is not None and self._cache is not None:
+                self._cache.store_non_program(file, contents.not_literal)
             return
         settings = self._configurations.above(path.parent)
         started = time.monotonic()
         reports = list(self._reports(contents, settings, path))
-        if file is not None and contents.is_whole and self._known is not None and not self._failures.found:
+        if file is not None and contents.is_whole and self._cache is not None and not self._failures.found:
             seconds = time.monotonic() - started
-            store = partial(self._known.store, file, settings, reports, contents.not_literal, seconds)
+            store = partial(self._cache.store, file, settings, reports, contents.not_literal, seconds)
             self._failures.attempt("the writing of the cache", store, lambda _: None)
-        self._add_reports(reports, contents.text, _format(path), path, shown, settings)
+        self._add_reports(reports, contents.text, _format(path), path, label, settings)
 
     def _reports(self, contents: Contents, settings: Settings, path: FilePath) -> Iterator[Report]:
         from stepward.validator.validator import unreadable, validate_document
@@ -304,7 +304,7 @@ class Run:
             yield report
 
     def _add_reports(
-        self, reports: list[Report], text: str, format: Format, path: FilePath, shown: str, settings: Settings
+        self, reports: list[Report], text: str, format: Format, path: FilePath, label: str, settings: Settings
     ) -> None:
         self._settings[id(settings)] = settings
         owners: dict[int, int] = {}
@@ -313,24 +313,24 @@ class Run:
             self._matched |= report.matched_policy_rules
             self._called |= report.called_tools
             self._declared |= report.declared_tools
-            self._judged.append(Judged.of(report, shown, self._policies.use(settings), UNJUDGED))
-            self._named.append(NamedProgram(report.program, str(path), shown, number - self._programs))
-            self._properties.extend(_with_file(shown, entry) for entry in report.properties)
+            self._judged.append(Judged.of(report, label, self._policies.use(settings), UNJUDGED))
+            self._named.append(NamedProgram(report.program, str(path), label, number - self._programs))
+            self._properties.extend(_with_file(label, entry) for entry in report.properties)
             self._failed += report.failures
             measured = partial(getattr, report, "bounds") if self._with_bounds else lambda: None
             bounds = self._failures.attempt(f"the bounds of `{report.program}`", measured, lambda _: None)
             if bounds is not None:
-                self._bounds.append(replace(bounds, file=shown))
-            for found in report.waived:
-                waived = replace(found, file=shown)
+                self._bounds.append(replace(bounds, file=label))
+            for reported in report.waived:
+                waived = replace(reported, file=label)
                 self._silenced.append((_Entry(waived, settings), Suppressed(waived, "waiver", waived.waiver or "")))
-            for found in report.findings:
-                finding = replace(found, file=shown)
+            for reported in report.findings:
+                finding = replace(reported, file=label)
                 owners[id(finding)] = number
                 findings.append(finding)
         result = self._failures.attempt(
             "the comments that silence findings",
-            lambda: silence(findings, read_comments(text, format), shown, partial(self._is_fixed, settings=settings)),
+            lambda: silence(findings, read_comments(text, format), label, partial(self._is_fixed, settings=settings)),
             lambda _: Silenced(findings),
         )
         for finding, reason in result.silenced:
@@ -342,10 +342,10 @@ class Run:
                 self._entries.append(entry)
             else:
                 self._silenced.append((entry, Suppressed(finding, "configuration", ignored.reason)))
-        self.files.add(shown)
+        self.files.add(label)
         self._note_matched_files(path, settings)
         if findings or result.complaints:
-            self._sources[shown] = text
+            self._sources[label] = text
         self._programs += len(reports)
 
     def _is_fixed(self, finding: Finding, settings: Settings) -> bool:
@@ -432,10 +432,10 @@ class Run:
             unknown = partial(unknown_tools, self._policies.used(), self._called | self._declared)
             self._add_found(self._failures.collect("the search for unknown tools in policies", unknown))
 
-    def _add_found(self, found: Iterable[FileFinding]) -> None:
-        for one in found:
-            self._sources[one.file] = one.text
-            self._entries.append(_Entry(one.finding, one.settings))
+    def _add_found(self, findings: Iterable[FileFinding]) -> None:
+        for finding in findings:
+            self._sources[finding.file] = finding.text
+            self._entries.append(_Entry(finding.finding, finding.settings))
 
     def _is_wanted(self, entry: _Entry) -> bool:
         return self._is_fixed(entry.finding, entry.settings) or entry.settings.selects(entry.finding.code)
@@ -463,9 +463,9 @@ class Run:
         for path, baseline in baselines.items():
             idle = baseline.stale(partial(self._knows, unjudged))
             stale += [{"baseline": shown_name(baseline.path), **entry} for entry in idle]
-            for found in stale_baseline(baseline.path, idle, owners[path]):
-                self._sources[found.file] = found.text
-                left.append(_Entry(found.finding, found.settings))
+            for stale_finding in stale_baseline(baseline.path, idle, owners[path]):
+                self._sources[stale_finding.file] = stale_finding.text
+                left.append(_Entry(stale_finding.finding, stale_finding.settings))
         return left, hidden, stale
 
     def _knows(self, unjudged: set[str], file: FilePath) -> bool:

@@ -67,31 +67,33 @@ class _FixMaker:
         return self.documents[self.number]
 
     def fixes(self, corrections: Sequence[Correction]) -> dict[Correction, Fix]:
-        """Return the fixes of corrections, without those for which no edit is right.
+        """Return the fixes of corrections; a correction without a right edit has none.
 
-        Mends at different places are tried together first: mostly all are right, so that the text is read only once.
+        Corrections at different places are tried together first: mostly all are right, and the text is read only once.
         """
-        found = self._all_at_once(corrections)
+        changes_of = self._all_at_once(corrections)
         left = MAX_READ
         for correction in corrections:
-            wanted = _changed(self.document.data, correction)
-            for changes in self._candidates(correction) if correction not in found and wanted is not None else ():
+            expected = _changed(self.document.data, correction)
+            for changes in (
+                self._candidates(correction) if correction not in changes_of and expected is not None else ()
+            ):
                 left -= len(self.document.text)
-                if left >= 0 and self._is_right(apply_changes(self.document.text, changes), wanted):
-                    found[correction] = changes
+                if left >= 0 and self._is_right(apply_changes(self.document.text, changes), expected):
+                    changes_of[correction] = changes
                     break
         lines = LineIndex(self.document.text)
         return {
             correction: Fix(
                 self._title(correction), tuple(Edit(lines.span(start, end), new) for start, end, new in changes)
             )
-            for correction, changes in found.items()
+            for correction, changes in changes_of.items()
         }
 
     def _all_at_once(self, corrections: Sequence[Correction]) -> dict[Correction, list[Change]]:
         """Return the changes of all corrections at different places if they are right together, else nothing."""
         chosen: dict[Correction, list[Change]] = {}
-        wanted = self.document.data
+        expected = self.document.data
         done: set[Path] = set()
         for correction in corrections:
             path = correction.place.path
@@ -107,23 +109,23 @@ class _FixMaker:
                 or any(path[:length] in done for length in range(len(path) + 1))
             ):
                 continue
-            changed = _changed(wanted, correction)
+            changed = _changed(expected, correction)
             if changed is not None:
-                chosen[correction], wanted = changes, changed
+                chosen[correction], expected = changes, changed
                 done.add((*path, correction.field) if correction.field else path)
         everything = sorted(change for changes in chosen.values() for change in changes)
         if any(one[1] > two[0] for one, two in pairwise(everything)):
             return {}
-        return chosen if self._is_right(apply_changes(self.document.text, everything), wanted) else {}
+        return chosen if self._is_right(apply_changes(self.document.text, everything), expected) else {}
 
-    def _is_right(self, text: str, wanted: Any) -> bool:
+    def _is_right(self, text: str, expected: Any) -> bool:
         try:
-            again = self.read(text)
+            documents = self.read(text)
         except StepwardError:
             return False
         data = [document.data for document in self.documents]
-        data[self.number] = wanted
-        return [document.data for document in again] == data
+        data[self.number] = expected
+        return [document.data for document in documents] == data
 
     def _title(self, correction: Correction) -> str:
         if correction.field:
@@ -139,10 +141,10 @@ class _FixMaker:
         """Yield lists of changes that may make a correction, the smallest first."""
         path = correction.place.path
         if correction.also:
-            for one, two in product(
+            for first, second in product(
                 self._candidates(correction._replace(also=None)), list(self._candidates(correction.also))
             ):
-                yield sorted([*one, *two])
+                yield sorted([*first, *second])
             return
         if correction.field:
             yield from self._additions(correction)
@@ -160,7 +162,8 @@ class _FixMaker:
         if extent.style is not None:
             start, end = correction.place.within or (0, len(value))
             inner = [
-                (start + one, start + two, new) for one, two, new in _differences(value[start:end], correction.text)
+                (start + first, start + second, new)
+                for first, second, new in _differences(value[start:end], correction.text)
             ]
             located = self._located(path, inner, extent)
             if located is not None:
@@ -180,11 +183,11 @@ class _FixMaker:
         offsets = offsets_in_text(text, extent.start, extent.end, extent.style, value)
         if offsets is None:
             return None
-        found = []
+        located = []
         for start, end, new in changes:
             last = offsets[end - 1] + width(text, offsets[end - 1], extent.style) if end > start else offsets[start]
-            found.append((offsets[start], last, _escaped(new, text[extent.start], extent.style)))
-        return found
+            located.append((offsets[start], last, _escaped(new, text[extent.start], extent.style)))
+        return located
 
     # -- a new field ---------------------------------------------------------------------------------------------------
 
@@ -192,8 +195,8 @@ class _FixMaker:
         path, text = correction.place.path, self.document.text
         owner = _value(self.document.data, path)
         whole = self.extents[path]
-        found = [extent for key in owner if (extent := self.extents.get((*path, key))) is not None]
-        children = sorted((child for child in found if child.key is not None), key=lambda child: child.end)
+        extents = [extent for key in owner if (extent := self.extents.get((*path, key))) is not None]
+        children = sorted((child for child in extents if child.key is not None), key=lambda child: child.end)
         if not children:
             return
         if text[whole.start] == "{":

@@ -32,7 +32,7 @@ class TargetError(AdvisedError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may hold programs; a file that the user named has to.
+    """A file that may contain programs; a file that the user named must contain one.
 
     `is_excluded` says that the user named this file or folder, and that the configuration excludes it.
     """
@@ -73,7 +73,7 @@ def find_candidates(targets: Iterable[str | FilePath], configurations: Configura
 
     Raises TargetError for a target that does not exist, or a folder that can't be read.
     """
-    seen: set[str] = set()
+    real_paths: set[str] = set()
     walk = _Walk(configurations)
     paths = [(absolute(target), _is_folder(target)) for target in targets]
     named = {os.path.realpath(path) for path, is_folder in paths if not is_folder}
@@ -83,8 +83,8 @@ def find_candidates(targets: Iterable[str | FilePath], configurations: Configura
             continue
         for file in walk.files(path) if is_folder else [path]:
             real = os.path.realpath(file)
-            if real not in seen:
-                seen.add(real)
+            if real not in real_paths:
+                real_paths.add(real)
                 yield Candidate(file, is_named=real in named)
 
 
@@ -149,8 +149,8 @@ def _is(question: Callable[[], bool]) -> bool:
 
 def _entries(folder: FilePath) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise TargetError(f"`{shown_name(folder)}` can't be read: {why_not(error)}", "exclude the folder") from None
 
@@ -206,8 +206,8 @@ def candidate_bytes(path: FilePath) -> bytes | None:
         raise TargetError(f"`{shown_name(path)}` can't be read: {why_not(error)}", "exclude the file") from None
 
 
-def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool) -> Contents:
-    """Return the contents of a file from its bytes; the suffix of `name` is the format, messages use `shown`."""
+def read_content(content: bytes, name: str, label: str, *, must_be_program: bool) -> Contents:
+    """Return the contents of a file from its bytes; the suffix of `name` is the format, messages use `label`."""
     suffix = os.path.splitext(name)[1]
     if is_ruled_out(content, suffix, must_be_program=must_be_program):
         return Contents()
@@ -234,7 +234,7 @@ def read_content(content: bytes, name: str, shown: str, *, must_be_program: bool
         if len(documents) == 1 and _resembles_a_program(documents[0].data):
             programs = tuple(documents)  # the complaints of the model help more than that it is no program
         else:
-            return Contents(error=_not_a_program(name, shown, text, documents, not_literal), text=text)
+            return Contents(error=_not_a_program(name, label, text, documents, not_literal), text=text)
     return Contents(programs, None, text if programs else "", not_literal)
 
 
@@ -282,24 +282,24 @@ def _resembles_a_program(data: Any) -> bool:
 
 
 def _not_a_program(
-    name: str, shown: str, text: str, documents: list[Document], not_literal: tuple[int, ...]
+    name: str, label: str, text: str, documents: list[Document], not_literal: tuple[int, ...]
 ) -> ProgramError:
     data = documents[0].data if documents else None
     help = "a program is a mapping with a list of `steps`; `stepward check --skip-non-programs` leaves other files out"
-    why = "it has no `steps`"
+    reason = "it has no `steps`"
     if isinstance(data, dict) and "policy" in data:
-        why, help = "it is a policy", f"give it with `--policy {shown}`"
+        reason, help = "it is a policy", f"give it with `--policy {label}`"
     elif not_literal:
-        why = f"the program in line {not_literal[0]} is put together when it runs"
+        reason = f"the program in line {not_literal[0]} is put together when it runs"
         help = "check it with `--object module:NAME`, a program or a function that returns one; or write the dict out"
     elif looks := resemblance(data, text if name.endswith(".py") else ""):
-        why, help = looks
+        reason, help = looks
     elif name.endswith(".py"):
-        why = "no dict in it is one"
+        reason = "no dict in it is one"
         help = "write `Program.from_dict({...})` with the dict written out, or use `--object module:NAME`"
     elif data is None:
-        why = "it is empty"
-    return ProgramError(name, (Problem("SW001", f"`{shown}` is not a program: {why}", help),))
+        reason = "it is empty"
+    return ProgramError(name, (Problem("SW001", f"`{label}` is not a program: {reason}", help),))
 
 
 def _too_large(path: FilePath, *, must_be_program: bool) -> Contents:
@@ -350,8 +350,8 @@ def has_steps_on_top(content: bytes | mmap.mmap, suffix: str) -> bool:
 
 def _has_steps_in_first_braces(content: bytes | mmap.mmap) -> bool:
     depth = 0
-    for sign in _SIGN.finditer(content):
-        if sign["key"] and depth == 1:
+    for bracket in _SIGN.finditer(content):
+        if bracket["key"] and depth == 1:
             return True
-        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(sign[0], 0)
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(bracket[0], 0)
     return False

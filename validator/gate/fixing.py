@@ -21,7 +21,7 @@ MAX_ROUNDS: Final = 50
 """Times that a file is edited and checked again: a fix may reveal another, and edits that touch are made in turn."""
 
 CHOICES: Final = frozenset({"SW102", "SW106"})
-"""Codes whose fix chooses one of several meanings; those of the others only write what was meant."""
+"""Codes whose fix chooses one of several meanings; other fixes keep the meaning."""
 
 _MARK: Final = b"\xef\xbb\xbf"
 
@@ -64,29 +64,29 @@ def _fixed(file: str, text: str, findings: Sequence[Finding], check: Check) -> t
             break
         edits = {edit for finding in chosen if finding.fix for edit in finding.fix.edits}
         edited = apply_edits(text, list(edits))
-        again = check(file, edited)
-        failed = _failed(chosen, findings, again)
+        new_findings = check(file, edited)
+        failed = _failed(chosen, findings, new_findings)
         if failed:
             refused.update(finding.fingerprint() for finding in failed)
             continue
-        text, findings, count = edited, again, count + len(chosen)
+        text, findings, count = edited, new_findings, count + len(chosen)
     return text, count
 
 
 def _compatible(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the findings whose fixes can be made together: their edits are equal or do not touch."""
-    made: set[Edit] = set()
+    chosen: set[Edit] = set()
     for finding in findings:
         if finding.fix is None:
             continue
         edits = set(finding.fix.edits)
-        if edits <= made or not any(_touch(one, other) for one in edits for other in made):
-            made |= edits
+        if edits <= chosen or not any(_touch(one, other) for one in edits for other in chosen):
+            chosen |= edits
             yield finding
 
 
-def _touch(one: Edit, other: Edit) -> bool:
-    return one.span[:2] <= other.span[2:] and other.span[:2] <= one.span[2:]
+def _touch(left: Edit, right: Edit) -> bool:
+    return left.span[:2] <= right.span[2:] and right.span[:2] <= left.span[2:]
 
 
 def _failed(chosen: Sequence[Finding], before: Sequence[Finding], after: Sequence[Finding]) -> list[Finding]:

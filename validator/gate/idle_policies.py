@@ -24,26 +24,26 @@ class Judged(NamedTuple):
     """
 
     name: str
-    shown: str
+    label: str
     policies: tuple[PolicyFile, ...]
     reported: frozenset[tuple[str, str]]
     waived: frozenset[tuple[str, str]]
     is_complete: bool
 
     @classmethod
-    def of(cls, report: Report, shown: str, policies: Iterable[PolicyFile], unjudged: frozenset[str]) -> Judged:
+    def of(cls, report: Report, label: str, policies: Iterable[PolicyFile], unjudged: frozenset[str]) -> Judged:
         """Return what a report shows; with a code of `unjudged` among its findings it is not complete."""
         findings = {
             name: frozenset(
-                (found.policy.policy, rule)
-                for found in getattr(report, name)
-                if found.policy is not None
-                for rule in (found.policy.rule, found.code)
+                (finding.policy.policy, rule)
+                for finding in getattr(report, name)
+                if finding.policy is not None
+                for rule in (finding.policy.rule, finding.code)
             )
             for name in ("findings", "waived")
         }
-        is_complete = not report.failures and not any(found.code in unjudged for found in report.findings)
-        return cls(report.program, shown, tuple(policies), findings["findings"], findings["waived"], is_complete)
+        is_complete = not report.failures and not any(finding.code in unjudged for finding in report.findings)
+        return cls(report.program, label, tuple(policies), findings["findings"], findings["waived"], is_complete)
 
 
 def idle_waivers(
@@ -59,15 +59,17 @@ def idle_waivers(
         if program.name:
             by_name.setdefault(program.name, []).append(program)
     for policy in policies:
-        here = {name: found for name, found in by_name.items() if any(policy in one.policies for one in found)}
+        under_policy = {
+            name: finding for name, finding in by_name.items() if any(policy in one.policies for one in finding)
+        }
         for number, waiver in enumerate(policy.outline.waivers):
-            found = (
+            finding = (
                 _unknown_rule(policy, number, waiver)
-                or _lifts_nothing(policy, number, waiver, here.get(waiver.program, ()), today)
-                or (_misspelt_program(policy, number, waiver, here) if covers_folder else None)
+                or _lifts_nothing(policy, number, waiver, under_policy.get(waiver.program, ()), today)
+                or (_misspelt_program(policy, number, waiver, under_policy) if covers_folder else None)
             )
-            if found is not None:
-                yield found
+            if finding is not None:
+                yield finding
 
 
 def _unknown_rule(policy: PolicyFile, number: int, waiver: WaiverOutline) -> FileFinding | None:
@@ -88,14 +90,14 @@ def _unknown_rule(policy: PolicyFile, number: int, waiver: WaiverOutline) -> Fil
 def _lifts_nothing(
     policy: PolicyFile, number: int, waiver: WaiverOutline, programs: Iterable[Judged], today: datetime.date
 ) -> FileFinding | None:
-    found = list(programs)
-    if not found or waiver.rule == _BY_MACHINE or not all(one.is_complete for one in found):
+    judged = list(programs)
+    if not judged or waiver.rule == _BY_MACHINE or not all(one.is_complete for one in judged):
         return None
     # What an expired waiver would lift is reported at the program, with the day.
     is_expired = datetime.date.fromisoformat(waiver.expiry) < today
-    if any((policy.outline.name, waiver.rule) in (one.reported if is_expired else one.waived) for one in found):
+    if any((policy.outline.name, waiver.rule) in (one.reported if is_expired else one.waived) for one in judged):
         return None
-    files = " and ".join(f"`{file}`" for file in dict.fromkeys(one.shown for one in found))
+    files = " and ".join(f"`{file}`" for file in dict.fromkeys(one.label for one in judged))
     message = (
         f"the waiver suppresses nothing: `{waiver.program}` in {files} has no finding of `{waiver.rule}` of this policy"
     )
@@ -108,11 +110,11 @@ def _misspelt_program(
     from stepward.vm.language.similar import only_near
 
     known = set(programs)
-    near = None if waiver.program in known else only_near(waiver.program, known)
-    if near is None:
+    similar = None if waiver.program in known else only_near(waiver.program, known)
+    if similar is None:
         return None
     message = f"the waiver suppresses nothing: no program of this run has the name `{waiver.program}`"
-    return _on_policy("SW702", policy, ("waivers", number, "program"), message, f"did you mean `{near}`?")
+    return _on_policy("SW702", policy, ("waivers", number, "program"), message, f"did you mean `{similar}`?")
 
 
 def unknown_tools(policies: Iterable[PolicyFile], known: Iterable[str]) -> Iterator[FileFinding]:
@@ -131,8 +133,8 @@ def unknown_tools(policies: Iterable[PolicyFile], known: Iterable[str]) -> Itera
                 help = f"remove it from `{field}`, or declare the tool under `tools` of the policy"
                 from stepward.vm.language.similar import near_words  # late: most runs have nothing to report
 
-                near = near_words(tool, names.difference(tools))
-                yield _on_policy("SW703", policy, (field, number), message, near or help)
+                similar = near_words(tool, names.difference(tools))
+                yield _on_policy("SW703", policy, (field, number), message, similar or help)
 
 
 def _on_policy(code: str, policy: PolicyFile, path: tuple[str | int, ...], message: str, help: str) -> FileFinding:

@@ -63,8 +63,8 @@ class PolicyOutline(NamedTuple):
 class PolicyFile:
     """A policy that programs of the run were checked under; `settings` are the first that named it."""
 
-    def __init__(self, shown: str, content: bytes, settings: Settings) -> None:
-        self.shown = shown
+    def __init__(self, label: str, content: bytes, settings: Settings) -> None:
+        self.label = label
         self.settings = settings
         self._content = content
         self._policy: Policy | None = None
@@ -76,7 +76,7 @@ class PolicyFile:
         if self._policy is None:
             from stepward.vm.language.policy import Policy
 
-            self._policy = Policy.from_bytes(self._content, self.shown)
+            self._policy = Policy.from_bytes(self._content, self.label)
         return self._policy
 
     @property
@@ -126,10 +126,10 @@ class Policies:
         files = self.use(settings)
         first: dict[str, PolicyFile] = {}
         for file in files:
-            other = first.setdefault(file.policy.policy, file)
-            if other is not file:
-                message = f"`{other.shown}` and `{file.shown}` are two policies with the name `{file.policy.policy}`"
-                raise ConfigurationError(message, f"give the one in `{file.shown}` another name")
+            earlier = first.setdefault(file.policy.policy, file)
+            if earlier is not file:
+                message = f"`{earlier.label}` and `{file.label}` are two policies with the name `{file.policy.policy}`"
+                raise ConfigurationError(message, f"give the one in `{file.label}` another name")
         return [file.policy for file in files]
 
     def use(self, settings: Settings) -> list[PolicyFile]:
@@ -137,13 +137,13 @@ class Policies:
 
         Raises ConfigurationError for a file that can't be read.
         """
-        found = {}
+        files = {}
         for path in settings.policies:
             real = os.path.realpath(path)
             if real not in self._used:
                 self._used[real] = PolicyFile(shown_name(absolute(path)), self._content(path), settings)
-            found[real] = self._used[real]
-        return list(found.values())
+            files[real] = self._used[real]
+        return list(files.values())
 
     def used(self) -> Iterable[PolicyFile]:
         """Return every policy that a program of the run was checked under."""

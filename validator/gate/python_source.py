@@ -73,9 +73,9 @@ def _parse(name: str, text: str) -> ast.Module:
             return ast.parse(text)
     except SyntaxError as error:
         line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
-        why = error.msg or "invalid syntax"
+        reason = error.msg or "invalid syntax"
         help = "fix the syntax near here, or run this Stepward on a Python that knows it"
-        problem = Problem("SW001", f"not readable as Python: {why}", help, span=Span(line, column, line, column + 1))
+        problem = Problem("SW001", f"not readable as Python: {reason}", help, span=Span(line, column, line, column + 1))
     except ValueError:
         help = "remove the NUL byte; a program is a text file"
         problem = Problem("SW001", "not readable as Python: it holds a NUL byte", help)
@@ -95,9 +95,9 @@ def _programs(tree: ast.Module) -> Iterator[ast.Dict | ast.Call]:
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Call) and _makes_a_program(node.func):
-            given = _argument(node)
-            if isinstance(given, ast.Dict):
-                yield given
+            argument = _argument(node)
+            if isinstance(argument, ast.Dict):
+                yield argument
                 continue
         if isinstance(node, ast.Call) and _is_program_call(node):
             yield node
@@ -144,12 +144,12 @@ def _builds_from_a_value(call: ast.Call, literals: frozenset[str]) -> bool:
 
 def _names_of_literals(tree: ast.Module) -> frozenset[str]:
     """Return the variables to which the literal of a program is assigned somewhere in the file."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _has_a_program(node.value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return frozenset(found)
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return frozenset(names)
 
 
 def _has_a_program(value: ast.expr) -> bool:
@@ -164,8 +164,8 @@ def _name(function: ast.expr) -> str:
 
 
 def _argument(call: ast.Call) -> ast.expr | None:
-    given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "data")]
-    return given[0] if len(given) == 1 else None
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "data")]
+    return arguments[0] if len(arguments) == 1 else None
 
 
 def _is_shaped_like_a_program(node: ast.Dict) -> bool:
@@ -297,19 +297,21 @@ class _Locator:
     line: int
     column: int
 
-    def __call__(self, wanted: PathTree) -> dict[Path, Extent]:
+    def __call__(self, paths: PathTree) -> dict[Path, Extent]:
         start = (self.line, self.column)
         node = next(node for node in _programs(_parse(self.name, self.text)) if (node.lineno, node.col_offset) == start)
-        found: dict[Path, Extent] = {}
-        pending: list[tuple[Path, ast.expr, ast.expr | None, PathTree]] = [((), node, None, wanted)]
+        extents: dict[Path, Extent] = {}
+        pending: list[tuple[Path, ast.expr, ast.expr | None, PathTree]] = [((), node, None, paths)]
         source = _Source(self.text)
         while pending:
             path, value, key, below = pending.pop()
-            found.setdefault(path, source.extent(value, key))  # the last duplicate of a key counts, and is popped first
+            extents.setdefault(
+                path, source.extent(value, key)
+            )  # the last duplicate of a key counts, and is popped first
             for part, child_key, child in _children(value):
                 if part in below:
                     pending.append(((*path, part), child, child_key, below[part]))
-        return found
+        return extents
 
 
 def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr | None, ast.expr]]:

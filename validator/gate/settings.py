@@ -76,8 +76,8 @@ class Settings:
 
     def overridden(self, overrides: Overrides) -> Settings:
         """Return the settings, overridden by the options of the command line."""
-        said = {name: value for name, value in vars(overrides).items() if value is not None}
-        return replace(self, **{**said, "policies": tuple(dict.fromkeys((*self.policies, *overrides.policies)))})
+        options = {name: value for name, value in vars(overrides).items() if value is not None}
+        return replace(self, **{**options, "policies": tuple(dict.fromkeys((*self.policies, *overrides.policies)))})
 
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding fails the gate; an error of a policy always does."""
@@ -159,13 +159,17 @@ class Configurations:
     def _in(self, folder: FilePath, outer: Settings | None) -> Settings:
         """Return the settings of a folder whose parent has the settings `outer`, if it has a parent."""
         files = [folder / name for name in (OWN_FILE, SHARED_FILE)]
-        found = [settings for file in files if os.path.isfile(file) and (settings := self._read(file)) is not None]
-        if not found:
+        own_settings = [
+            settings for file in files if os.path.isfile(file) and (settings := self._read(file)) is not None
+        ]
+        if not own_settings:
             return outer or self._without_file()
-        policies = [policy for settings in (outer, *found) if settings is not None for policy in settings.policies]
-        given = self._overrides.policies
-        configured = [policy for policy in dict.fromkeys(policies) if policy not in given]
-        return replace(found[0], policies=(*configured, *dict.fromkeys(given)))
+        policies = [
+            policy for settings in (outer, *own_settings) if settings is not None for policy in settings.policies
+        ]
+        policies_given = self._overrides.policies
+        configured = [policy for policy in dict.fromkeys(policies) if policy not in policies_given]
+        return replace(own_settings[0], policies=(*configured, *dict.fromkeys(policies_given)))
 
     def _read(self, path: FilePath, *, is_asked_for: bool = False) -> Settings | None:
         settings = read_settings(path)
@@ -184,9 +188,9 @@ def read_settings(path: FilePath) -> Settings | None:
     try:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        why = why_not(error) if isinstance(error, OSError) else "it is not UTF-8"
+        reason = why_not(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(
-            f"`{shown_name(path)}` can't be read: {why}", "correct it, or use `--isolated`"
+            f"`{shown_name(path)}` can't be read: {reason}", "correct it, or use `--isolated`"
         ) from None
     is_shared = path.name == SHARED_FILE
     if is_shared and "stepward" not in text:
@@ -205,8 +209,8 @@ def _parse(path: FilePath, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        why = str(error) or "it is nested too deeply"
-        message = f"`{shown_name(path)}` is not readable as TOML: {why[:1].lower()}{why[1:]}"
+        reason = str(error) or "it is nested too deeply"
+        message = f"`{shown_name(path)}` is not readable as TOML: {reason[:1].lower()}{reason[1:]}"
         raise ConfigurationError(message, "fix the file, or leave it out with `--isolated`") from None
 
 
@@ -303,8 +307,8 @@ class _Reader:
                 raise self._error(f"unknown key `{key}.{name}`", did_you_mean(name, known))
         for name in known:
             if name not in entry:
-                why = "; a later reader has to know why" if name == "reason" else ""
-                raise self._error(f"`{key}` has no `{name}`", f"add `{name}`{why}")
+                reason_help = "; a later reader has to know why" if name == "reason" else ""
+                raise self._error(f"`{key}` has no `{name}`", f"add `{name}`{reason_help}")
         files = entry["files"]
         patterns = self._patterns(f"{key}.files", [files] if isinstance(files, str) else files)
         codes = self._codes(f"{key}.codes", entry["codes"])
@@ -363,9 +367,9 @@ def near_code(code: str) -> str:
     from stepward.validator.rules.registry import RULE_BY_CODE
 
     by_name = {rule.name: known for known, rule in RULE_BY_CODE.items()}
-    near = get_close_matches(code.lower(), by_name, n=1, cutoff=0.8)
-    if near:
-        return f"did you mean `{by_name[near[0]]}`?"
+    similar = get_close_matches(code.lower(), by_name, n=1, cutoff=0.8)
+    if similar:
+        return f"did you mean `{by_name[similar[0]]}`?"
     return did_you_mean(code.upper(), RULE_BY_CODE, "`stepward explain` lists all codes")
 
 
@@ -374,7 +378,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     from difflib import get_close_matches
 
     names = list(known)
-    near = get_close_matches(word, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{near[0]}`?"
+    similar = get_close_matches(word, names, n=1, cutoff=0.6)
+    if similar:
+        return f"did you mean `{similar[0]}`?"
     return otherwise or "the keys here are " + ", ".join(f"`{name}`" for name in names)

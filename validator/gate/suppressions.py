@@ -39,8 +39,8 @@ class Comment:
 
 @dataclass
 class Silenced:
-    """The findings of a file after silencing: those that remain, those that are silenced, each with the reason of its
-    comment, and the complaints about comments."""
+    """The findings of a file after silencing: the remaining ones, the silenced ones with the reasons of their comments,
+    and complaints about comments."""
 
     remaining: list[Finding] = field(default_factory=list)
     silenced: list[tuple[Finding, str]] = field(default_factory=list)
@@ -53,10 +53,10 @@ def read_comments(text: str, format: Format) -> tuple[Comment, ...]:
         return ()
     lines = LineIndex(text)
     readers = {"python": lambda: _python_comments(text, lines), "lisp": lambda: _lisp_comments(text)}
-    found = list(readers.get(format, lambda: _yaml_comments(text))())
-    alone = {lines.position(start)[0] for start, is_alone in found if is_alone}
+    starts = list(readers.get(format, lambda: _yaml_comments(text))())
+    alone = {lines.position(start)[0] for start, is_alone in starts if is_alone}
     pattern = _IN_LISP if format == "lisp" else _COMMENT
-    return tuple(comment for start, _ in found if (comment := _comment(pattern, text, start, lines, alone)))
+    return tuple(comment for start, _ in starts if (comment := _comment(pattern, text, start, lines, alone)))
 
 
 def _comment(pattern: re.Pattern[str], text: str, start: int, lines: LineIndex, alone: set[int]) -> Comment | None:
@@ -95,10 +95,10 @@ def _python_comments(text: str, lines: LineIndex) -> Iterator[tuple[int, bool]]:
 
 def _lisp_comments(text: str) -> Iterator[tuple[int, bool]]:
     """Yield the place behind the semicolons of each comment of a Lisp text."""
-    for found in _LISP.finditer(text):
-        if found["comment"]:
-            before = text.rfind("\n", 0, found.start()) + 1
-            yield found.start(), not text[before : found.start()].strip()
+    for match in _LISP.finditer(text):
+        if match["comment"]:
+            before = text.rfind("\n", 0, match.start()) + 1
+            yield match.start(), not text[before : match.start()].strip()
 
 
 def _yaml_comments(text: str) -> Iterator[tuple[int, bool]]:
@@ -151,11 +151,11 @@ def silence(
     reasons: dict[tuple[int, str], str] = {}
     for comment in comments:
         for code, span in _usable(comment, file, result.complaints):
-            here = by_line.get((comment.target, code), [])
-            if here and not all(map(is_fixed, here)):
+            on_line = by_line.get((comment.target, code), [])
+            if on_line and not all(map(is_fixed, on_line)):
                 reasons.setdefault((comment.target, code), comment.reason)
                 continue
-            message, help = _why_idle(code, here)
+            message, help = _why_idle(code, on_line)
             result.complaints.append(complaint(message, help, file, span))
     for finding in all_findings:
         if _key(finding) in reasons and not is_fixed(finding):

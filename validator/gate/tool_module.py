@@ -22,13 +22,13 @@ class ToolModule:
         self.name = name
         self._tools = FunctionTools(module)
 
-    def compared(self, report: Report, given: Program | Document, policies: Sequence[Policy]) -> Report:
+    def compared(self, report: Report, source: Program | Document, policies: Sequence[Policy]) -> Report:
         """Return the report on a program with the findings on its functions; unchanged if it is no program."""
         try:
-            program = given if isinstance(given, Program) else Program.from_document(given)
+            program = source if isinstance(source, Program) else Program.from_document(source)
         except DocumentError:
             return report
         meaning, document = Meaning(program, policies), program.document
-        found = [*FunctionMismatch().of(meaning, self._tools, self.name), *KeyNotTaken().of(meaning, self._tools)]
-        together = (*report.findings, *located(found, document, report.file))
+        findings = [*FunctionMismatch().of(meaning, self._tools, self.name), *KeyNotTaken().of(meaning, self._tools)]
+        together = (*report.findings, *located(findings, document, report.file))
         return replace(report, findings=tuple(sorted(together, key=Finding.sort_key)))

@@ -28,10 +28,10 @@ def version_digest() -> str | None:
     for part in (sys.version, sys.platform, os.environ.get("Z3_LIBRARY_PATH", "")):
         _add(digest, part.encode("utf-8", "surrogateescape"))
     for library in LIBRARIES:
-        found = _library(library)
-        if found is None:
+        version = _library(library)
+        if version is None:
             return None
-        _add(digest, found.encode())
+        _add(digest, version.encode())
     folders = _own_folders()
     if folders is None:
         return None
@@ -56,17 +56,17 @@ def _library(name: str) -> str | None:
     spec = PathFinder.find_spec(name)
     if spec is None or spec.origin is None:
         return None
-    wanted = _DISTRIBUTIONS.get(name, name).replace("_", "-")
+    normal_name = _DISTRIBUTIONS.get(name, name).replace("_", "-")
     try:
         beside = os.listdir(os.path.dirname(os.path.dirname(spec.origin)))
     except OSError:
         return None
-    found = sorted(
+    info = sorted(
         entry
         for entry in beside
-        if (match := _INFO.fullmatch(entry)) and re.sub(r"[-_.]+", "-", match["name"]).lower() == wanted
+        if (match := _INFO.fullmatch(entry)) and re.sub(r"[-_.]+", "-", match["name"]).lower() == normal_name
     )
-    return ",".join(found) or None
+    return ",".join(info) or None
 
 
 def _own_folders() -> list[str] | None:

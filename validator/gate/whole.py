@@ -31,16 +31,17 @@ class Use:
 
 
 class NamedProgram(NamedTuple):
-    """A program of the run: its name, the path and the shown name of its file, and its number in that file."""
+    """A program of the run: its name, the path and the label of its file, and its number in that file."""
 
     name: str
     path: str
-    shown: str
+    label: str
     number: int
 
 
 class FileFinding(NamedTuple):
-    """A finding on a file that holds no program, the text of that file, and the settings that decide on it."""
+    """A finding on a file without a program, the text of that file, and the settings that decide whether it is
+    reported."""
 
     finding: Finding
     text: str
@@ -58,7 +59,7 @@ def idle_entries(uses: Iterable[Use]) -> Iterator[FileFinding]:
         source = use.settings.source
         if source is None or use.silenced:
             continue
-        shown = shown_name(source)
+        label = shown_name(source)
         text = source.read_text(encoding="utf-8", errors="replace")
         names = ", ".join(f"`{line}`" for line in use.entry.files.lines)
         message, help = f"the entry of `per-file-ignores` for {names} suppresses nothing", "remove it"
@@ -67,7 +68,7 @@ def idle_entries(uses: Iterable[Use]) -> Iterator[FileFinding]:
             help = "fix the finding, and remove this entry of `per-file-ignores`"
         heading = text.split("\n")[use.entry.line - 1].rstrip()
         span = Span(use.entry.line, 1, use.entry.line, len(heading) + 1)
-        yield FileFinding(complaint(message, help, shown, span), text, use.settings)
+        yield FileFinding(complaint(message, help, label, span), text, use.settings)
 
 
 def stale_baseline(path: FilePath, entries: Sequence[Mapping[str, Any]], settings: Settings) -> Iterator[FileFinding]:
@@ -77,19 +78,19 @@ def stale_baseline(path: FilePath, entries: Sequence[Mapping[str, Any]], setting
     from stepward.validator.rules.registry import RULE_BY_CODE
     from stepward.vm.reading.files import read_text
 
-    first, shown = entries[0], shown_name(path)
-    more = f", and {len(entries) - 1:,} more" if len(entries) > 1 else ""
+    first, label = entries[0], shown_name(path)
+    others = f", and {len(entries) - 1:,} more" if len(entries) > 1 else ""
     words = "1 entry matches" if len(entries) == 1 else f"{len(entries):,} entries match"
-    message = f"{words} no finding any more: {first['code']} in `{first['file']}`{more}"
-    help = f"write the baseline again with `--write-baseline {shown}`; `--statistics` lists these entries"
+    message = f"{words} no finding any more: {first['code']} in `{first['file']}`{others}"
+    help = f"write the baseline again with `--write-baseline {label}`; `--statistics` lists these entries"
     text, span = path.read_text(encoding="utf-8", errors="replace"), None
     with suppress(ProgramError):  # the entry has no place in a baseline that is too large for the reader
-        (document,) = read_text(shown, text, is_json=True)
+        (document,) = read_text(label, text, is_json=True)
         number = next(n for n, one in enumerate(document.data["findings"]) if one.items() >= _key(first).items())
         place = Place(("findings", number, "file"))
         span = document.locate([place])[place]
     finding = RULE_BY_CODE["SW704"]().finding(message, help, Place(("findings",)))
-    yield FileFinding(replace(finding, file=shown, span=span), text, settings)
+    yield FileFinding(replace(finding, file=label, span=span), text, settings)
 
 
 def _key(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,20 +128,20 @@ def _vacuous(policy: PolicyFile, rule: str, number: int, called: set[str]) -> Fi
     help = "correct the name in the guardrail, or `applies_to`; or check the programs that it is about in one run"
     selectors = protected(policy.policy.guardrails[number])
     unknown = [one.tool for one in selectors if isinstance(one, ToolSelector) and one.tool not in called]
-    near = near_words(unknown[0], called) if unknown else ""
-    if near:
+    similar = near_words(unknown[0], called) if unknown else ""
+    if similar:
         message = f"guardrail `{rule}` has no effect: no program of this run calls the tool `{unknown[0]}`"
-        help = near
+        help = similar
     return _on_policy(policy, Place(("guardrails", number, "name")), message, help, rule)
 
 
 def _misspelt(policy: PolicyFile, tool: str, called: set[str], strangers: set[str]) -> Iterator[FileFinding]:
     from stepward.vm.language.similar import only_near
 
-    near = only_near(tool, strangers) if tool not in called else None
-    if near is not None:
+    similar = only_near(tool, strangers) if tool not in called else None
+    if similar is not None:
         message = f"what the policy says of `{tool}` holds for nothing: no program of this run calls that tool"
-        yield _on_policy(policy, Place(("tools", tool), key=True), message, f"did you mean `{near}`?", tool)
+        yield _on_policy(policy, Place(("tools", tool), key=True), message, f"did you mean `{similar}`?", tool)
 
 
 def shared_waivers(
@@ -150,14 +151,14 @@ def shared_waivers(
     by_name: dict[str, list[NamedProgram]] = {}
     for program in dict.fromkeys(programs):
         by_name.setdefault(program.name, []).append(program)
-    shared = {name: found for name, found in by_name.items() if len(found) > 1}
+    shared = {name: sharing for name, sharing in by_name.items() if len(sharing) > 1}
     for policy in policies:
         for number, (name, _, _) in enumerate(policy.outline.waivers):
-            found = [one for one in shared.get(name, ()) if policy.policy.applies(name, one.path)]
-            waiver = policy.policy.waivers[number] if len(found) > 1 else None
+            sharing = [one for one in shared.get(name, ()) if policy.policy.applies(name, one.path)]
+            waiver = policy.policy.waivers[number] if len(sharing) > 1 else None
             if waiver is not None and not waiver.is_expired(today):
-                files = " and ".join(f"`{file}`" for file in dict.fromkeys(one.shown for one in found))
-                message = f"the waiver counts for {len(found)} programs: `{name}` is a name of each, in {files}"
+                files = " and ".join(f"`{file}`" for file in dict.fromkeys(one.label for one in sharing))
+                message = f"the waiver counts for {len(sharing)} programs: `{name}` is a name of each, in {files}"
                 help = f"give each program a name of its own, as in `{name}_2`; the waiver stays with one of them"
                 place = Place(("waivers", number, "program"))
                 yield _on_policy(policy, place, message, help, waiver.rule, "SW005")

@@ -181,9 +181,9 @@ def _joined(steps: Steps, number: int, step: ParallelStep, state: State) -> Iter
             choices = steps.success(step) if steps.is_blind else _succeeded(steps, number, step, state)
             yield from (Exit(transition, change, NOTHING, ALONE, 0) for change in choices)
     if may_fail:
-        for name, due in _failures(steps, number, step, errors_of_branches(step, steps.reading.tool)):
+        for name, failing in _failures(steps, number, step, errors_of_branches(step, steps.reading.tool)):
             for change in steps.left_without(step, name):
-                yield Exit(due, change, NOTHING, NOTHING, 0)
+                yield Exit(failing, change, NOTHING, NOTHING, 0)
 
 
 def _succeeded(steps: Steps, number: int, step: ParallelStep, state: State) -> Iterator[Changes]:
@@ -249,9 +249,9 @@ def started(steps: Steps, number: int, step: ForEachStep, state: State) -> Itera
     elif is_sure and _is_list(steps, number, step, state):
         return
     carried = [(one,) for one in step.carry]
-    for name, due in _failures(steps, number, step, errors_before_items(step)):
+    for name, failing in _failures(steps, number, step, errors_before_items(step)):
         for change in steps.together([steps.left_without(step, name), *map(steps.undefined, carried)]):
-            yield Exit(due, change, NOTHING, NOTHING, 1)
+            yield Exit(failing, change, NOTHING, NOTHING, 1)
 
 
 def _is_plain(steps: Steps, number: int) -> bool:
@@ -320,9 +320,9 @@ def _failures(
     if not steps.followed.under((step.id, "error_name")):
         names = representatives(transitions, names, lambda _: 0)
     for name in names:
-        due = leaving(transitions, name)
-        if due is not None:
-            yield name, due
+        failing = leaving(transitions, name)
+        if failing is not None:
+            yield name, failing
 
 
 def between(steps: Steps, number: int) -> Iterator[Exit]:
@@ -352,11 +352,11 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             choices += _given_back(steps, step, BEFORE_ALL)
         cost = int(transition.kind == "again")
         yield from (Exit(transition, change, NOTHING, succeeded, cost) for change in steps.together(choices))
-    for name, due in _failures(steps, number, step, errors_at(step, stage, steps.reading.tool)):
+    for name, failing in _failures(steps, number, step, errors_at(step, stage, steps.reading.tool)):
         changes = [steps.undefined(root) for root in (*sorted(steps.reading.assigned[number]), *carried)]
         listed = _listed(steps, step, number, has_failed=True)
         for change in steps.together([*changes, steps.left_without(step, name), listed]):
-            yield Exit(due, change, NOTHING, NOTHING, 0)
+            yield Exit(failing, change, NOTHING, NOTHING, 0)
 
 
 def _listed(steps: Steps, step: ForEachStep, stage: int, *, has_failed: bool) -> Iterator[Changes]:

@@ -264,8 +264,7 @@ def _may_have(block: Block, spec: TypeSpec) -> bool:
 
 
 def _numbers(spec: TypeSpec) -> Iterator[Block]:
-    """Yield blocks of exactly the numbers of a type. Bounds do not belong to a block, and so are blocks of their
-    own."""
+    """Yield blocks of exactly the numbers of a type. A bound belongs to no block beside it: it is a block by itself."""
     lows = [end for end in (spec.minimum, spec.exclusive_minimum) if end is not None]
     highs = [end for end in (spec.maximum, spec.exclusive_maximum) if end is not None]
     if allows_kind(spec, "number"):
@@ -287,16 +286,16 @@ def of_type(spec: TypeSpec | None) -> tuple[Block, ...]:
     if spec.enum is not None:
         return tuple(dict.fromkeys(of_value(member) for member in spec.enum if fits(member, spec)))
     blocks: list[Block] = []
-    for word in sorted(words(spec)):
-        if word == "array":
+    for kind in sorted(words(spec)):
+        if kind == "array":
             arrays = _arrays(spec)
             blocks.append(arrays if spec.items is None else arrays._replace(items=_items(spec.items)))
-        elif word == "string" and spec.max_length == 0:
+        elif kind == "string" and spec.max_length == 0:
             blocks.append(of_value(""))
-        elif word == "string":
+        elif kind == "string":
             blocks.append(_texts(spec))
-        elif word not in ("number", "integer"):
-            blocks.extend(OF_KIND[word])
+        elif kind not in ("number", "integer"):
+            blocks.extend(OF_KIND[kind])
     blocks.extend(_numbers(spec))
     return tuple(blocks)
 

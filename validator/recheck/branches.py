@@ -1,4 +1,4 @@
-"""Branches of a program: which come before which, and what makes a program with branches unreadable."""
+"""Branches of a program: their order, and what makes a program with branches unreadable."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def siblings(layout: Layout) -> dict[int, Sibling]:
 
 
 def unseen(layout: Layout, step: int) -> frozenset[str]:
-    """Return the branches that the layout has before a step in a sibling, and that do not come before it."""
+    """Return the branches that stand before a step in the layout, without those on which its own branch depends."""
     known = siblings(layout)
-    around = [known[owner] for owner in layout.owners_of(step) if owner in known]
+    enclosing = [known[owner] for owner in layout.owners_of(step) if owner in known]
     return frozenset(
         layout.steps[start].id
         for start, one in known.items()
-        for own in around
+        for own in enclosing
         if one.fork == own.fork and one.number < own.number and one.number not in own.before
     )
 
@@ -77,10 +77,10 @@ def items_at_once(layout: Layout) -> dict[int, int]:
 
 
 def require_readable(reading: Parsed, control: Control) -> None:
-    """Raise Unreadable where a branch reads what a sibling does at the same time, or may never end."""
+    """Raise Unreadable where a branch reads a sibling that runs at the same time, or where a branch may never end."""
     layout = reading.layout
     for start, branch in siblings(layout).items():
-        ids = {layout.steps[other].id: number_of for number_of, other in enumerate(layout.forks[branch.fork].branches)}
+        ids = {layout.steps[other].id: index for index, other in enumerate(layout.forks[branch.fork].branches)}
         for names in (names for number in layout.inside(start) for names in _read(reading, number)):
             is_value = names[0] in ids and names[1:2] and names[1] in ("output", "error", "error_name")
             if is_value and not (ids[names[0]] in branch.before and names[1] == "output"):

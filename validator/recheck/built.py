@@ -29,8 +29,8 @@ class FieldValue(NamedTuple):
     is_any: bool = False
 
 
-def held(tree: Expression, fields: Names) -> FieldValue:
-    """Return what a value has at some fields; a changed object has those of its base where none was put in."""
+def field_at(tree: Expression, fields: Names) -> FieldValue:
+    """Return the value at some fields of an expression. A changed object has all unchanged fields of its base."""
     part: Expression | None = tree
     is_field = False
     for name in fields:
@@ -52,12 +52,12 @@ def held(tree: Expression, fields: Names) -> FieldValue:
 
 
 def spread(tree: Expression, fields: Names) -> Iterator[FieldValue]:
-    """Yield what a value has at some fields, among which `[]` stands for every item of a list."""
+    """Yield the values at some fields of an expression; the field `[]` stands for every item of a list."""
     if ITEMS not in fields:
-        yield held(tree, fields)
+        yield field_at(tree, fields)
         return
     index = fields.index(ITEMS)
-    whole, rest = held(tree, fields[:index]), fields[index + 1 :]
+    whole, rest = field_at(tree, fields[:index]), fields[index + 1 :]
     match whole.tree:
         case Built(is_list=True, parts=parts):
             for part in parts:
@@ -108,7 +108,7 @@ def changed(base: set[Block], results: set[Block]) -> set[Block]:
 
 
 def filled(parts: Sequence[set[Block]]) -> set[Block]:
-    """Return the texts of a template: known as far as it is known how its references are written."""
+    """Return the possible texts of a template, from the texts as which its references are written."""
     total: set[Block] = {of_value("")}
     for part in parts:
         texts = {block if block.kind in ("string", FAILS.kind) else _written(block) for block in part}

@@ -26,7 +26,7 @@ Span = tuple[int, int]
 
 
 def applied(calls: Iterable[str], text: str) -> str:
-    """Return a text after some calls, of which the last was listed first."""
+    """Return a text after some calls; the last call is the first of the list."""
     for call in reversed(list(calls)):
         text = CHANGES[call](text)
     return text
@@ -49,7 +49,7 @@ def _moved(call: str) -> list[tuple[int, int]]:
     """Return the code points that a call changes, in order, with what they become."""
     codes = [code for code in range(BEYOND) if not 0xD800 <= code <= 0xDFFF]
     after = CHANGES[call]("".join(map(chr, codes)))
-    return [(code, ord(sign)) for code, sign in zip(codes, after, strict=True) if code != ord(sign)]
+    return [(code, ord(char)) for code, char in zip(codes, after, strict=True) if code != ord(char)]
 
 
 def _without(spans: Iterable[Span], codes: Sequence[int]) -> Iterator[Span]:

@@ -109,8 +109,8 @@ class Counts:
             is_last = rounds is None or rounds + 1 == most
             return kind == "item" or rounds is None or (kind == "again") is not is_last
         if kind == "item":
-            few = self.most_items[stage]
-            return few is None or items < few
+            most_items = self.most_items[stage]
+            return most_items is None or items < most_items
         least = max(self._of(visits, "known", body.failed) or 0, self.least_items.get(body.next, 0))
         return not self._of(visits, "failed", body.failed) and min(least, self._counted(body)) <= items
 

@@ -74,7 +74,7 @@ def assigned_by(step: AnyPart) -> frozenset[Names]:
 
 
 def body_names(reading: Parsed, owner: int) -> frozenset[Names]:
-    """Return the names that belong to a body: what its steps assign and its items are, but not what these carry on."""
+    """Return the names that belong to a body: of items, and those that its steps assign. Carried variables do not."""
     step = reading.steps[owner]
     assert isinstance(step, ForEachStep)
     names: set[Names] = {(step.item_name,), *(((step.index_as,),) if step.index_as is not None else ())}
@@ -307,7 +307,7 @@ class Definite:
         return undefined | carried, iter([(step.id, "error"), *listed_by(step)])
 
     def _earlier(self, number: int, transition: Transition) -> tuple[str, ...]:
-        """Return the variables whose values change at a transition that does not say from which source they are.
+        """Return the variables that change at a transition which does not name the source of the new value.
 
         Carried variables get earlier values again, and behind a body its step has its output.
         """
@@ -328,7 +328,7 @@ class Definite:
             yield step.output_key
 
     def _may_be_cleared(self, number: int) -> frozenset[Names]:
-        """Return the carried variables that may have no value where an item is skipped: those that calls assign."""
+        """Return the carried variables that calls assign: they may be undefined behind an item that is skipped."""
         owner = self.reading.layout.owner(number)
         step = self.reading.steps[owner] if owner is not None else None
         if owner is None or not isinstance(step, ForEachStep) or step.on_item_error != "skip":
@@ -372,7 +372,7 @@ class Definite:
         }
 
     def _plain(self, number: int, before: int) -> tuple[list[Expression], _Environment, list[Names]] | None:
-        """Return the expressions of a step, the blocks of their references, and those that may or may not be defined.
+        """Return the expressions of a step, the blocks of their references, and the references that may be undefined.
 
         None where an expression does not parse.
         """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from stepward.validator.recheck.blocks import FAILS, UNDEFINED, Block, meet, of_value
-from stepward.validator.recheck.built import held
+from stepward.validator.recheck.built import field_at
 from stepward.validator.recheck.evaluation import (
     Environment,
     references,
@@ -43,7 +43,7 @@ def of_built(
     def describe(fields: Names, _: bool) -> tuple[Test, bool]:
         if not fields:
             return lambda block: any(meet(block, one) for one in wholes), False
-        part, is_field, is_any = held(tree, fields)
+        part, is_field, is_any = field_at(tree, fields)
         if part is None:
             return lambda _: is_any, True
         read = environment(references([part]))

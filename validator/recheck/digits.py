@@ -53,7 +53,7 @@ def of_literal(value: Any) -> Digits:
 
 
 def most(sizes: Iterable[Digits]) -> Digits:
-    """Return the most of several."""
+    """Return the largest of several sizes."""
     before = after = 0
     for size in sizes:
         if size is None:

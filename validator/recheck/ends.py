@@ -53,8 +53,8 @@ def outputs_of(reading: Reading, number: int) -> list[tuple[Names, Expression]]:
 
 
 def trees_of(reading: Reading, source: Source) -> list[Expression]:
-    """Return what gives a source its values inside of the program: a `set`, the ends of a branch or a call, or what
-    branches give."""
+    """Return the expressions that give a source its values: of a `set`, of the ends of a branch or a call, or of
+    branches."""
     if source.kind == "set":
         tree = reading.origins.tree(source)
         return [] if tree is None else [tree]

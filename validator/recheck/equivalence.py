@@ -40,9 +40,9 @@ def are_equivalent(left: Expression, right: Expression, are_same: AreSame) -> bo
 
 
 def text_of(tree: Expression) -> list[Expression] | None:
-    """Return the pieces of which a text is joined, None for an expression that may come to something else.
+    """Return the pieces that make a text when they are joined. None for an expression whose value may be no text.
 
-    A reference in a template may be no text, but what is joined to one has to be.
+    A reference in a template may be no text; an operand of `+` beside a text has to be one.
     """
     if isinstance(tree, Template):
         return list(tree.parts)

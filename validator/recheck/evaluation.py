@@ -133,9 +133,9 @@ class _Evaluation:
         return results if tree.base is None else changed(self.of(tree.base), results)
 
     def _answers(self, tree: Expression, questions: Sequence[TextQuestion], whole: Compare | FunctionCall) -> Results:
-        """Return whether a changed text answers one of some questions with yes, as far as its blocks decide that.
+        """Return whether one of some questions about a changed text has the answer yes, as far as its blocks decide it.
 
-        `whole` is the expression that asks; it is evaluated as usual on whatever is no text, or a single one.
+        `whole` is the expression that asks. It is evaluated as usual for blocks of other kinds, and of a single text.
         """
         calls, inner = _changes(tree)
         blocks = self.of(inner)
@@ -237,7 +237,7 @@ def _changes(tree: Expression) -> tuple[list[str], Expression]:
 
 
 def _question_of(tree: Compare) -> tuple[Expression, list[TextQuestion]] | None:
-    """Return the changed text of a comparison, and the questions of which one has to be answered with yes.
+    """Return the changed text of a comparison, and its questions: it holds if one of them has the answer yes.
 
     None for any other comparison than one of a changed text with texts that are written down.
     """

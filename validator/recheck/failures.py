@@ -131,9 +131,10 @@ def all_errors(part: AnyPart, whole: AnyPart, tool: Tool) -> tuple[str, ...]:
 
 
 def _may_lack(part: AnyPart) -> bool:
-    """Return whether a sub-step may lack what it depends on; of a parallel step, whether that alone makes it fail.
+    """Return whether a sub-step may lack an output on which it depends; of a parallel step, whether only that makes it
+    fail.
 
-    It does only where nothing else failed: what is missing was skipped.
+    That happens only if no other sub-step has failed: the one without an output was skipped.
     """
     if not isinstance(part, ParallelStep):
         return bool(getattr(part, "depends_on", ()))

@@ -1,4 +1,4 @@
-"""Whether a text with references in it is of a type when values stand in their places (specs/language.md, "Types")."""
+"""Whether a text with references is of a type when values replace them (specs/language.md, "Types")."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Given = TypeSpec | Constant | Block | None
 
 
 def is_filled_of(parts: Iterable[Iterable[Given]], spec: TypeSpec) -> bool:
-    """Return whether a text is certainly of a type; each of its places has what gives it its values."""
+    """Return whether a text is certainly of a type; each of its parts is given by what its values may be."""
     known = [_pieces(one) for one in parts]
     if prod(map(len, known)) > MAX_CHOICES:
         known = [[_any_of(pieces)] for pieces in known]
@@ -81,7 +81,7 @@ def _pieces(values: Iterable[Given]) -> list[Piece]:
 
 
 def _literal(text: str) -> Piece:
-    return Piece(len(text), len(text), "".join(f"\\x{{{ord(sign):x}}}" for sign in text), text)
+    return Piece(len(text), len(text), "".join(f"\\x{{{ord(char):x}}}" for char in text), text)
 
 
 def _of_block(block: Block) -> Piece:

@@ -58,21 +58,21 @@ def _only_asks(text: str, shows: str) -> None:
 def _commands(text: str) -> list[str]:
     """Split a text into its commands."""
     commands, depth, start, quoted = [], 0, 0, ""
-    for position, sign in enumerate(text):
+    for position, char in enumerate(text):
         if quoted:
-            quoted = "" if sign == quoted else quoted
-        elif sign in '"|':
-            quoted = sign
-        elif sign == ";":
+            quoted = "" if char == quoted else quoted
+        elif char in '"|':
+            quoted = char
+        elif char == ";":
             raise Refused("a formula holds a comment")
-        elif sign == "(":
+        elif char == "(":
             start = position if depth == 0 else start
             depth += 1
-        elif sign == ")":
+        elif char == ")":
             depth -= 1
             if depth == 0:
                 commands.append(text[start : position + 1])
-        elif depth == 0 and not sign.isspace():
+        elif depth == 0 and not char.isspace():
             raise Refused("a formula holds what is no command")
     if depth or quoted:
         raise Refused("a formula breaks off")

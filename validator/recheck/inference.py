@@ -313,9 +313,9 @@ class Uses:
         return self._sums[id(node)][1]
 
     def _decide_sums(self) -> None:
-        """Require of each operand of a `+` the kind that others have, and a number where none is known.
+        """Require of each operand of a `+` the kind of the other operands, and a number if no kind is known.
 
-        Where the kind of one may be that of a copied field, nothing is required: the machine may infer less.
+        Require nothing if the kind may be that of a copied field: the machine may infer less.
         """
         known = [one for one in self._sums.values() if not any(slot[0].kind == "set" and slot[1] for slot in one[1])]
         if len(known) < len(self._sums):
@@ -493,8 +493,8 @@ def _joined(node: Arithmetic) -> Iterator[Reference]:
 
 def kind_of(value: Any) -> frozenset[str]:
     """Return the kind of a value, as a set of one."""
-    return next(frozenset({word}) for word in KINDS if is_a(value, word))
+    return next(frozenset({kind}) for kind in KINDS if is_a(value, kind))
 
 
 def _kinds(spec: TypeSpec) -> frozenset[str]:
-    return frozenset("number" if word == "integer" else word for word in words(spec))
+    return frozenset("number" if kind == "integer" else kind for kind in words(spec))

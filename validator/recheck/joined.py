@@ -1,4 +1,4 @@
-"""What parallel steps give: an object with what their sub-steps or branches gave, by name ("Parallel", "Branches")."""
+"""The outputs of parallel steps: objects with the outputs of sub-steps or branches ("Parallel", "Branches")."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def object_of(reading: Parsed, owner: int) -> Built:
 
 
 def joined_outputs(reading: Parsed, number: int) -> tuple[Names, ...]:
-    """Return the outputs of which a stage makes an object: those of the branches that it joins; none for any other."""
+    """Return the outputs that a stage puts into an object: those of the branches that it joins. Other stages have
+    none."""
     fork = reading.layout.fork_of(number)
     return () if fork is None else tuple(one.output for one in parts_of(reading, fork.owner).values())
 
@@ -74,7 +75,7 @@ def type_of_branches(reading: Parsed, owner: int) -> TypeSpec:
 
 
 def type_of_sub_steps(step: ParallelStep, output: Callable[[AnyPart], TypeSpec | None]) -> TypeSpec:
-    """Return the type of the object of a step with sub-steps, of which `output` returns the types."""
+    """Return the type of the object of a step with sub-steps; `output` returns the type of one sub-step."""
     always = [_last(one.id) for one in step.parallel_steps if one.on_error != "skip"]
     return _object({_last(one.id): output(one) for one in step.parallel_steps}, always)
 

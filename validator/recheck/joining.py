@@ -1,4 +1,4 @@
-"""The exits of a parallel step: what becomes of its sub-steps together (specs/language.md, "Parallel" and "Order")."""
+"""The exits of a parallel step: the joint outcomes of its sub-steps (specs/language.md, "Parallel" and "Order")."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _first(left: tuple[int, str] | None, right: tuple[int, str] | None) -> tuple
 
 
 def _unstarted(steps: Steps, number: int, part: AnyCall, rank: int) -> Iterator[tuple[Joined, bool]]:
-    """Yield the outcomes of a sub-step that needs something that came to nothing."""
+    """Yield the outcomes of a sub-step that does not start, because a sub-step that it needs has no output."""
     for change in steps.left_without(part, "Dependency"):
         whole = Exit(steps.transitions(number)[0], change, NOTHING, NOTHING, 1)
         yield Joined((rank, "Dependency") if part.on_error != "skip" else None, 0, whole), False

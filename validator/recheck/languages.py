@@ -107,7 +107,7 @@ NOTHING: Final = Nothing()
 ALL: Final = Times(CharSet(((0, LAST),)), 0, None)
 """Every text."""
 
-SPACES: Final = Times(CharSet(tuple((ord(sign), ord(sign)) for sign in sorted(WHITE_SPACE))), 0, None)
+SPACES: Final = Times(CharSet(tuple((ord(char), ord(char)) for char in sorted(WHITE_SPACE))), 0, None)
 """White space, or nothing."""
 
 NO_SPACE: Final = CharSet(
@@ -234,8 +234,8 @@ def _question(question: str, text: str) -> Rest | None:
         pattern = None if "trim" in calls else _pattern(text)
         return None if pattern is None else _before(pattern, tuple(calls))
     rest: Rest = NOTHING
-    for sign in reversed(text):
-        rest = then(_before(CharSet(((ord(sign), ord(sign)),)), tuple(calls)), rest)
+    for char in reversed(text):
+        rest = then(_before(CharSet(((ord(char), ord(char)),)), tuple(calls)), rest)
     is_first, is_last = word in ("starts_with", "is"), word in ("ends_with", "is")
     if "trim" not in calls or not text:
         space = SPACES if "trim" in calls and word == "is" else NOTHING

@@ -56,7 +56,8 @@ class Steps(Protocol):
 
 
 def assigns_too_large(steps: Steps, number: int) -> bool:
-    """Return whether what a `set` assigns, or the first values of what items carry on, may be too large together."""
+    """Return whether the values that a `set` assigns, or the first values of carried variables, may be too large
+    together."""
     trees = steps.reading.put_by_set(number).values()
     return any(tree is None for tree in trees) or _is_too_large(_sum([_of(steps.origins, one) for one in trees if one]))
 
@@ -152,19 +153,19 @@ def of_type(spec: TypeSpec) -> Bytes:
     """Return the most bytes of the values of a type."""
     if spec.enum is not None:
         return max(map(_of_value, spec.enum))
-    return _most(_of_word(spec, word) for word in words(spec))
+    return _most(_of_word(spec, kind) for kind in words(spec))
 
 
-def _of_word(spec: TypeSpec, word: str) -> Bytes:
-    if word == "string":
+def _of_word(spec: TypeSpec, kind: str) -> Bytes:
+    if kind == "string":
         longest = spec.max_length if spec.max_length is not None else _patterned(spec.pattern)
         return None if longest is None else longest * PER_CHARACTER + 2
-    if word == "array":
+    if kind == "array":
         item = None if spec.items is None else of_type(spec.items)
         if spec.max_items is None or (item is None and spec.max_items):
             return None
         return 2 + spec.max_items * ((item or 0) + 1)
-    if word == "object":
+    if kind == "object":
         if spec.additional_properties is not False:
             return None
         fields = (spec.properties or {}).items()

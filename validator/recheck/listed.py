@@ -49,7 +49,8 @@ def list_of(reading: Parsed, source: Source) -> Names | None:
 
 
 def behind_item(sources: Sources, source: Source, fields: Names) -> Iterator[Location | FieldValue]:
-    """Yield what gives an item, or a field of one, its values: sources from outside, and what the program writes."""
+    """Yield the sources of the values of an item, or of a field of it: values from outside, and expressions of the
+    program."""
     pending, visited = [(source, fields)], set[tuple[Source, Names]]()
     while pending:
         location = pending.pop()
@@ -73,7 +74,7 @@ def behind_item(sources: Sources, source: Source, fields: Names) -> Iterator[Loc
 
 
 def _given(known: Sources, source: Source, fields: Names) -> Iterator[Location | FieldValue]:
-    """Yield what a source gives at some fields; a reference for what it copies."""
+    """Yield the values of a source at some fields; a reference stands for a value that the source copies."""
     names = list_of(known.reading, source) if source.kind == "item" else None
     if names is not None:
         yield FieldValue(Reference(0, 0, (*names, ITEMS, *fields)))

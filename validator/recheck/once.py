@@ -12,7 +12,7 @@ _BY_BLOCK: Final = (Reference, Defined, Constant, Compare, Negation, Logic)
 
 
 def reads_once(trees: Sequence[Expression]) -> bool:
-    """Return whether one expression compares one reference: then all of its blocks together give what each gives."""
+    """Return whether there is one expression that compares one reference: then its blocks can be evaluated together."""
     if len(trees) != 1:
         return False
     nodes = list(walk(trees[0]))

@@ -19,7 +19,7 @@ from stepward.validator.recheck.blocks import (
     of_type,
     of_value,
 )
-from stepward.validator.recheck.built import FieldValue, held
+from stepward.validator.recheck.built import FieldValue, field_at
 from stepward.validator.recheck.digits import NONE, AssignedDigits, Digits, may_be_too_long, of_blocks
 from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
@@ -279,7 +279,7 @@ class Origins:
             if not trees:
                 yield None
             for tree in trees:
-                part = held(tree, fields)[0]
+                part = field_at(tree, fields)[0]
                 if isinstance(part, Constant):
                     yield part
                 elif _copied_by(tree, fields) is None:
@@ -348,8 +348,8 @@ class Origins:
         return [one for one in copies if one is not None], bool(copies) and None not in copies
 
     def trees(self, source: Source) -> list[Expression]:
-        """Return the expressions that give a source its values: that of a `set`, those of the ends of a branch, or the
-        items of a list that is written down."""
+        """Return the expressions that give a source its values: of a `set`, of the ends of a branch, or of a written
+        list."""
         if source.kind == "set":
             tree = self.tree(source)
             return [] if tree is None else [tree]
@@ -388,7 +388,8 @@ class Origins:
         return self._too_long[tree]
 
     def _gather(self, read: list[Names], trees: dict[Names, list[Expression]], outside: dict[Names, Digits]) -> None:
-        """Find what is assigned to all names behind some references, and what these have from outside."""
+        """Find the expressions that are assigned to all names behind some references, and the digits of values from
+        outside."""
         while read:
             names = read.pop()
             if names in outside:
@@ -402,7 +403,7 @@ class Origins:
             for source in (one for one in sources if one.kind == "set"):
                 tree, is_any = self.tree(source), False
                 if tree is not None and names[1:]:
-                    tree, _, is_any = held(tree, names[1:])
+                    tree, _, is_any = field_at(tree, names[1:])
                 is_known = is_known and not is_any
                 trees[names] += [] if tree is None else [tree]
             specs = (field_type(self.spec(source), names[1:])[0] for source in sources if source.kind != "set")
@@ -419,7 +420,7 @@ def _together(origins: Iterable[Origin]) -> tuple[Block, ...]:
 def _copied_by(tree: Expression, fields: Names) -> Copy | None:
     """Return the reference whose value an expression copies, by itself or into a field of what it builds."""
     if isinstance(tree, Built) and fields:
-        part, is_field, _ = held(tree, fields)
+        part, is_field, _ = field_at(tree, fields)
         # What is put in had a value then.
         return Copy(part.names, is_field) if isinstance(part, Reference) else None
     return Copy((*tree.names, *fields)) if isinstance(tree, Reference) else None
@@ -427,7 +428,7 @@ def _copied_by(tree: Expression, fields: Names) -> Copy | None:
 
 def _in_built(tree: Built, fields: Names) -> Origin:
     """Return the origin of a field of a built value that is no reference."""
-    part, _, is_any = held(tree, fields)
+    part, _, is_any = field_at(tree, fields)
     match part:
         case None:
             return _ANYWHERE if is_any else _NOWHERE

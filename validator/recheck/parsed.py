@@ -130,7 +130,7 @@ class Parsed:
         return self._trees[number]
 
     def put_by_set(self, number: int) -> dict[str, Expression | None]:
-        """Return what a `set` or `carry` assigns, by name: a constant for a value that stands for itself.
+        """Return the expressions that a `set` or `carry` assigns, by name; a plain value is a constant.
 
         None for text that does not parse.
         """

@@ -13,7 +13,7 @@ _LEVELS: Final = ("never", "stale", "fresh")
 
 
 def levels_of(rule: Requires, count: int) -> tuple[int, ...]:
-    """Return what is remembered of each of `count` requirements at the start; raises Refused for another number."""
+    """Return the memory of each requirement at the start; raises Refused if there are not `count` of them."""
     if rule.already and len(rule.already) != count:
         raise Refused(f"`already` of `{rule.name}` does not say something of each requirement")
     return tuple(_LEVELS.index(one.level) for one in rule.already) or (0,) * count

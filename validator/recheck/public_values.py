@@ -68,7 +68,7 @@ def _has_mark(spec: TypeSpec | None) -> bool:
 
 
 def _is_sealed(reading: Parsed, boundary: Boundary, source: Source, fields: Names) -> bool:
-    """Return whether a source may give a sensitive value by itself, whatever the program makes it of."""
+    """Return whether a source may give a sensitive value by its own type, apart from the values that it is made of."""
     if source.kind == "input":
         spec = (reading.program.inputs or {}).get(source.name)
         around = [field_type(spec, fields[:depth])[0] for depth in range(len(fields))]

@@ -60,7 +60,7 @@ class Breach(NamedTuple):
 class Watcher:
     """Monitors a run for one property. `parts` are the parts whose start or success it observes.
 
-    `ends_matter` says that the end of a run may break it, `sees_everything` that any step may.
+    `ends_matter`: the end of a run may break the rule. `sees_everything`: any step may break it.
     """
 
     ends_matter = False
@@ -78,7 +78,7 @@ class Watcher:
         self.parts: frozenset[Part] = frozenset((hit.step, hit.sub) for found in self.hits.values() for hit in found)
 
     @property
-    def seen(self) -> Collection[int]:
+    def watched_steps(self) -> Collection[int]:
         """The steps at which it may be broken, or change its memory."""
         return self.hits.keys()
 
@@ -145,7 +145,7 @@ class RequiresWatcher(Watcher):
         ]
 
     @cached_property
-    def seen(self) -> Collection[int]:
+    def watched_steps(self) -> Collection[int]:
         read = frozenset().union(*self.reads)
         touched = [number for number, names in enumerate(self.reading.touched) if names & read] if read else ()
         return {*self.hits, *(step for found in self.guard_matches for step in found), *touched}
@@ -254,12 +254,12 @@ class NeverWatcher(Watcher):
 
     @staticmethod
     def _read(hit: Match, names: Iterable[Names]) -> list[Names]:
-        """Return what a condition reads where a part starts, with the references that its arguments pass."""
+        """Return the references that a condition reads at the start of a part, and those that its arguments pass."""
         passed = read_by(hit.part) if isinstance(hit.part, Call) else ()
         return [*(name for name in names if name[0] != "args"), *passed]
 
     def _is_inside(self, hit: Match, names: Names) -> bool:
-        """Return whether a sub-step starts behind siblings that may assign a reference."""
+        """Return whether a sub-step starts after siblings that may assign a reference."""
         step = self.reading.steps[hit.step]
         if hit.sub is None or not is_ordered(step):
             return False
@@ -267,7 +267,7 @@ class NeverWatcher(Watcher):
         return any(root in assigned_by(step.sub_steps[one]) for one in earlier(step, hit.sub))
 
     def _is_unseen(self, hit: Match, names: Names) -> bool:
-        """Return whether a reference is to what a branch came to that runs at the same time as the part."""
+        """Return whether a reference reads the outcome of a branch that runs at the same time as the part."""
         is_of_branch = names[0] in unseen(self.reading.layout, hit.step)
         return is_of_branch and len(self.reading.origins.root(names)) > 1
 
@@ -414,7 +414,7 @@ class FollowedByWatcher(Watcher):
         self.parts |= self.first
 
     @cached_property
-    def seen(self) -> Collection[int]:
+    def watched_steps(self) -> Collection[int]:
         return {*self.hits, *(step for step, _ in self.first)}
 
     @cached_property
@@ -469,7 +469,7 @@ class DecisionWatcher(Watcher):
         self.part = part
 
     @property
-    def seen(self) -> Collection[int]:
+    def watched_steps(self) -> Collection[int]:
         return (self.step,)
 
     def left(self, steps: Steps, step: int, state: State, memory: Memory, exit_: Exit) -> Iterator[Breach]:  # noqa: ARG002

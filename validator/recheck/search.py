@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, Final
 
 from stepward.validator.recheck.blocks import ARRAY, GIVEN, OPEN, Block, cut, is_exact, list_of, of_value
-from stepward.validator.recheck.built import MAX_LISTS, filled, held
+from stepward.validator.recheck.built import MAX_LISTS, field_at, filled
 from stepward.validator.recheck.definite import decided_by, read_by
 from stepward.validator.recheck.ends import outputs_of, trees_of
 from stepward.validator.recheck.evaluation import references, truths
@@ -184,8 +184,8 @@ def _answers(steps: Steps, step: int, state: tuple[int, ...], slot: int, tree: E
 
 
 def _live(reading: Reading, steps: Steps, watcher: Watcher, saved: SavedValues) -> dict[int, int]:
-    """Return the live references and answers of each step that has some: those that may be read before they are
-    assigned again. A set of them is an integer, with a bit for each slot."""
+    """Return the live references and answers of each step: those that may be read before they are assigned again. A set
+    of them is an integer, with a bit for each slot."""
     control, reads = reading.control, _reads(reading, steps, watcher)
     for number, slots in saved.read.items():
         reads[number] = reads.get(number, 0) | slots
@@ -284,8 +284,8 @@ def _never_broken(reading: Reading, watcher: Watcher, known: Violations, groups:
 def refuted(reading: Reading, watcher: Watcher) -> Violations:
     """Return the violations that single values certainly cause, as far as the search went.
 
-    Each value is one that its type allows, and every outcome on the path is computed from such values: no block stands
-    for values that do not occur.
+    The type of each value allows it, and every outcome on the path is computed from such values. So each block on the
+    path stands for values that occur.
     """
     groups = Groups(reading, watcher, is_wide=True)
     walk_ = Walk(reading, watcher, reading.program.max_steps)
@@ -322,7 +322,7 @@ class Groups:
     """The references of a program in groups: references in one expression, or in one assignment, share a group.
 
     `names` are the references to follow, with their owners: the group of the property itself, or all where the property
-    has none or with `is_wide`. `asked` are those that the property reads itself, each with its owners.
+    has none or with `is_wide`. `rule_groups` are those that the property reads itself, each with its owners.
     """
 
     def __init__(self, reading: Reading, watcher: Watcher, *, is_wide: bool) -> None:
@@ -384,7 +384,7 @@ class Groups:
                 [tree for source in resolution.sources for tree in trees_of(self.reading, source)] if resolution else []
             )
             for tree in trees:
-                part = held(tree, resolution.fields).tree if resolution is not None else None
+                part = field_at(tree, resolution.fields).tree if resolution is not None else None
                 if isinstance(part, Reference):
                     self._join([name, part.names], ())
                     if part.names not in visited:
@@ -462,7 +462,7 @@ def _built(reading: Reading, name: Names, constants: Sequence[Any]) -> Iterator[
     resolution = reading.lookup.resolve(name)
     for source in resolution.sources if resolution is not None else ():
         for tree in trees_of(reading, source):
-            part = held(tree, resolution.fields).tree if resolution is not None else None
+            part = field_at(tree, resolution.fields).tree if resolution is not None else None
             if isinstance(part, Template | Built | Arithmetic):
                 yield from _combined(reading, part, constants)
 

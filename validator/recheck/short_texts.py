@@ -23,11 +23,11 @@ def may_exist(
     """
     if any(answer and len(literal) > longest for (_, literal), answer in answers):
         return False
-    signs = sorted({sign for (_, literal), _ in answers for sign in literal}.union(*but))
-    signs.append(next(chr(code) for code in range(0x110000) if chr(code) not in signs))
-    if longest > MAX_TRIED.bit_length() or sum(len(signs) ** size for size in range(longest + 1)) > MAX_TRIED:
+    chars = sorted({char for (_, literal), _ in answers for char in literal}.union(*but))
+    chars.append(next(chr(code) for code in range(0x110000) if chr(code) not in chars))
+    if longest > MAX_TRIED.bit_length() or sum(len(chars) ** size for size in range(longest + 1)) > MAX_TRIED:
         return True
-    texts = ("".join(chosen) for size in range(shortest, longest + 1) for chosen in product(signs, repeat=size))
+    texts = ("".join(chosen) for size in range(shortest, longest + 1) for chosen in product(chars, repeat=size))
     return any(
         text not in but and all(ANSWERS[question](text, literal) is answer for (question, literal), answer in answers)
         for text in texts

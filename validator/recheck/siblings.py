@@ -87,9 +87,9 @@ class SiblingWatcher(RequiresWatcher):
         self._slots = MemorySlots(reading.layout)
 
     @cached_property
-    def seen(self) -> Collection[int]:
+    def watched_steps(self) -> Collection[int]:
         """The steps at which it may be broken, or change its memory."""
-        return {*super().seen, *self._slots.steps}
+        return {*super().watched_steps, *self._slots.steps}
 
     def start(self) -> Memory:
         """Return the memory before the run."""
@@ -174,8 +174,8 @@ class DebtWatcher(FollowedByWatcher):
     def _look_beside(self) -> None:
         """Find where a run may be cancelled in a sibling while Q is owed; raises Refused where that is not known.
 
-        `_exposed` has the steps beside which a sibling can always start something else than Q. `_rival_debts` has,
-        for the first step of a branch, the debts of earlier branches behind which another branch can do that.
+        `_exposed` has the steps beside which a sibling can always start a step that is no Q. `_rival_debts` has, for
+        the first step of a branch, the debts of earlier branches behind which another branch can do that.
         """
         layout, slots = self.reading.layout, self._slots
         first_steps, unclear = {step for step, _ in self.first} & self.reading.control.reachable, set[int]()
@@ -220,9 +220,9 @@ class DebtWatcher(FollowedByWatcher):
         )
 
     @cached_property
-    def seen(self) -> Collection[int]:
+    def watched_steps(self) -> Collection[int]:
         """The steps at which it may be broken, or change its memory."""
-        return {*super().seen, *self._slots.steps}
+        return {*super().watched_steps, *self._slots.steps}
 
     def start(self) -> Memory:
         """Return the memory before the run."""
@@ -302,8 +302,8 @@ def beside_branches(
 
 
 def require_one_round(reading: Reading, when: str, hits: Iterable[Match]) -> None:
-    """Raise Refused for a condition that reads what a branch came to, is asked where that is not seen, and may find
-    there what an earlier round has left."""
+    """Raise Refused for a condition that reads the outcome of a branch in a sibling of it: an earlier round may have
+    left a value there."""
     read = {names[0] for names in references([parse(when, reading.program.language)])}
     for hit in hits:
         for owner in reading.layout.owners_of(hit.step):

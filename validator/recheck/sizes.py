@@ -1,5 +1,5 @@
-"""How many items for_each steps go through, and the types that follow: of their outputs, of the errors of items, and of
-the numbers of items ("For each").
+"""How many items for_each steps have, and the types that follow from it: of outputs, of errors and of indices of items
+("For each").
 
 A step whose list is too long fails before its items, so that no later one sees more than it takes.
 """

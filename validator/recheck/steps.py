@@ -264,9 +264,9 @@ class Steps:
         return self.valued([root], self.typed(source))
 
     def _later(self, roots: Sequence[Names], source: Source) -> Changes:
-        """Return the change that delays the choice of a value from outside; an empty one where it can't be delayed.
+        """Return the change that delays the choice of a value from outside; an empty change if it can't be delayed.
 
-        It can where exactly one followed variable holds the value, and nothing else assigns that variable.
+        It can be delayed if exactly one followed variable holds the value, and nothing else assigns that variable.
         """
         followed = [root for root in roots if self.followed.under(root)]
         if len(followed) != 1:
@@ -495,6 +495,6 @@ class Steps:
         for kind, changes, is_started, cost, error in self.call_outcomes(number, step, state):
             started, succeeded = ALONE if is_started else NOTHING, ALONE if kind == "success" else NOTHING
             matching = [one for one in transitions if one.kind == kind]
-            due = leaving(transitions, error) if kind == "failed" else None
-            for transition in matching if due is None else (due,):
+            failing = leaving(transitions, error) if kind == "failed" else None
+            for transition in matching if failing is None else (failing,):
                 yield Exit(transition, changes, started, succeeded, cost)

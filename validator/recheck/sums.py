@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from stepward.validator.recheck.built import held
+from stepward.validator.recheck.built import field_at
 from stepward.validator.recheck.evaluation import JOINED, result_blocks
 from stepward.validator.recheck.inference import KINDS, NOTHING, kind_of
 from stepward.validator.recheck.names import Names, Source
@@ -49,7 +49,7 @@ class AssignedKinds:
         self._kinds = dict.fromkeys(self._kinds, KINDS)
 
     def of_sum(self, tree: Arithmetic) -> Kinds:
-        """Return the kinds that a `+` may give; all that it takes where it must fail."""
+        """Return the possible kinds of the result of a `+`; all kinds that `+` takes if it must fail."""
         known = len(self._kinds)
         kinds = self._of(tree)
         if len(self._kinds) > known:
@@ -88,5 +88,5 @@ class AssignedKinds:
             return self._of(tree)
         if not isinstance(tree, Built):
             return KINDS
-        part, _, is_any = held(tree, fields)
+        part, _, is_any = field_at(tree, fields)
         return KINDS if is_any else NOTHING if part is None else self._of(part)

@@ -165,7 +165,7 @@ class Tracked:
 
     @cached_property
     def _mentioning(self) -> list[tuple[tuple[Names, ...], int]]:
-        """The references that each fact is about which says that two values are one."""
+        """Each fact that two values are equal, with the references in it."""
         mentions: list[tuple[tuple[Names, ...], int]] = list(self._copy.items())
         for (name, number), bit in self._made.items():
             mentions.append(((name, *references([self._trees[name, number]])), bit))
@@ -243,7 +243,7 @@ class Tracked:
         return removed, added
 
     def _of_one_value(self, number: int, overwritten: Collection[Names]) -> int:
-        """Return the facts that a step has made two values one; `overwritten` are the variables that it changes."""
+        """Return the facts of equal values that a step adds; `overwritten` are the variables that it changes."""
         added = 0
         for pair in self._copied(number):
             if self.origins.root(pair[1]) not in overwritten:

@@ -23,31 +23,31 @@ def words(spec: TypeSpec) -> frozenset[str]:
     if spec.type is not None:
         return frozenset(spec.type)
     if spec.enum is not None:
-        return frozenset(word for word in WORDS if any(is_a(member, word) for member in spec.enum))
+        return frozenset(kind for kind in WORDS if any(is_a(member, kind) for member in spec.enum))
     return WORDS
 
 
-def allows(spec: TypeSpec, word: str) -> bool:
+def allows(spec: TypeSpec, kind: str) -> bool:
     """Return whether a value of a kind may be of a type; an integer is a number."""
-    return word in words(spec)
+    return kind in words(spec)
 
 
-def is_a(value: Any, word: str) -> bool:
+def is_a(value: Any, kind: str) -> bool:
     """Return whether a value is of a kind."""
     match value:
         case None:
-            return word == "null"
+            return kind == "null"
         case bool():
-            return word == "boolean"
+            return kind == "boolean"
         case int():
-            return word in NUMBERS
+            return kind in NUMBERS
         case Decimal():
-            return word == "number" or (word == "integer" and value == value.to_integral_value())
+            return kind == "number" or (kind == "integer" and value == value.to_integral_value())
         case str():
-            return word == "string"
+            return kind == "string"
         case dict():
-            return word == "object"
-    return word == "array"
+            return kind == "object"
+    return kind == "array"
 
 
 def key_of(value: Any) -> Any:
@@ -84,7 +84,7 @@ def _listed(spec: _Spec) -> frozenset[Any]:
 
 def fits(value: Any, spec: TypeSpec) -> bool:
     """Return whether a value is of a type; a keyword restricts only the kind of value that it belongs to."""
-    if spec.type is not None and not any(is_a(value, word) for word in spec.type):
+    if spec.type is not None and not any(is_a(value, kind) for kind in spec.type):
         return False
     if spec.enum is not None and key_of(value) not in _listed(_Spec(spec)):
         return False
@@ -155,7 +155,7 @@ def covers(wide: TypeSpec, narrow: TypeSpec) -> bool:
     if narrow.enum is not None:
         return all(fits(member, wide) for member in narrow.enum if fits(member, narrow))
     kinds, known = words(narrow), words(wide)
-    if wide.enum is not None or not all(word in known or (word == "integer" and "number" in known) for word in kinds):
+    if wide.enum is not None or not all(kind in known or (kind == "integer" and "number" in known) for kind in kinds):
         return False
     return (
         (not kinds & NUMBERS or _covers_numbers(wide, narrow))

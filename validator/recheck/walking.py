@@ -98,7 +98,7 @@ class Walk:
     def _is_irrelevant(self, steps: Steps, step: int, *, counts: bool) -> bool:
         """Return whether neither the watcher nor a count nor a followed reference decides how a step is left."""
         watcher = self.watcher
-        is_watched = watcher.sees_everything or step in watcher.seen or step in watcher.renewing
+        is_watched = watcher.sees_everything or step in watcher.watched_steps or step in watcher.renewing
         is_watched = is_watched or any(map(watcher.closes, self.reading.control.transitions[step]))
         is_counted = self.most is not None or (counts and self.counts.sees(step))
         if is_watched or is_counted or (watcher.ends_matter and self.reading.control.ends[step]):
@@ -158,13 +158,13 @@ def explored(reading: Reading, watcher: Watcher, *, counts: bool = False, is_bli
 def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
     """Return the result of `explored` with `is_blind` and without counts.
 
-    A step outside of `watcher.seen` does not change the memory, so only its targets are needed. There is no deadline:
-    the graph decides.
+    A step outside of `watcher.watched_steps` does not change the memory, so only its targets are needed. There is no
+    deadline: the graph decides.
     """
     walk = Walk(reading, watcher)
     steps = Steps(reading, Followed((), ()), watcher.parts, is_blind=True)
     following, ends = reading.control.following, reading.control.ends
-    watched, (starts, region) = {*watcher.seen, *watcher.renewing}, _region(reading, watcher)
+    watched, (starts, region) = {*watcher.watched_steps, *watcher.renewing}, _region(reading, watcher)
     if watcher.closing:
         transitions = enumerate(reading.control.transitions)
         watched |= {number for number, leaving in transitions if any(map(watcher.closes, leaving))}
@@ -190,7 +190,7 @@ def _explored_by_graph(reading: Reading, watcher: Watcher) -> Violations:
 
 
 def _region(reading: Reading, watcher: Watcher) -> tuple[Iterable[int], Container[int]]:
-    """Return where a rule may have to do with a run, and the steps at which that begins.
+    """Return the steps at which a rule begins anew, and all steps that may affect it.
 
     A rule of a body begins anew with each item, and what is outside does not change its memory. Where the end of a run
     may break it, that may be anywhere.
@@ -198,6 +198,6 @@ def _region(reading: Reading, watcher: Watcher) -> tuple[Iterable[int], Containe
     for stage in () if watcher.ends_matter else watcher.renewing:
         body = reading.layout.body_of(stage)
         region = range(body.first, body.end)
-        if all(step in region for step in watcher.seen):
+        if all(step in region for step in watcher.watched_steps):
             return (body.first, *watcher.renewing), region
     return (0,), range(len(reading.steps))

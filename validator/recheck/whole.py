@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final
 
 from stepward.validator.recheck.blocks import of_type
-from stepward.validator.recheck.built import held
+from stepward.validator.recheck.built import field_at
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins, field_type
 from stepward.vm.expressions.syntax import (
@@ -48,7 +48,7 @@ def _read(origins: Origins, source: Source, fields: Names) -> list[Names] | None
     if tree is None:
         return None
     if isinstance(tree, Built | Reference | Constant) and fields:
-        part = held(tree, fields)
+        part = field_at(tree, fields)
         return None if part.is_any else _of_tree(part.tree)
     return None if fields else _of_tree(tree)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Within:
-    """A program, of which selectors see only the steps of one body."""
+    """A program in which selectors match only the steps of one body."""
 
     def __init__(self, reading: Reading, owner: int) -> None:
         self._reading = reading

@@ -250,7 +250,7 @@ def test_a_data_flow_with_a_mistake_is_found_out(mistake: str, monkeypatch: pyte
     def effect(self: Any, number: int, way: Any) -> Effect:
         found = real(self, number, way)
         if mistake.startswith("an assignment"):
-            return Effect(found.given, frozenset())
+            return Effect(found.defined, frozenset())
         other = {"then": "otherwise", "otherwise": "then"}.get(way.branch)
         return real(self, number, way._replace(branch=other)) if other else found
 

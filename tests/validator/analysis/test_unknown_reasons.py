@@ -180,9 +180,9 @@ def raises(error: Exception) -> Any:
 @pytest.mark.parametrize(
     ("place", "error", "told"),
     [
-        ("engine.guardrails._Judge.judged", OutOfTime("stopped by the clock after 1 s"), MORE_TIME),
-        ("engine.guardrails._Judge.judged", OutOfTime("stopped at 700 MB of memory", SMALLER), SMALLER),
-        ("engine.guardrails._Judge.judged", KeyError("k"), BROKEN),
+        ("engine.guardrails._Judge.judge_rule", OutOfTime("stopped by the clock after 1 s"), MORE_TIME),
+        ("engine.guardrails._Judge.judge_rule", OutOfTime("stopped at 700 MB of memory", SMALLER), SMALLER),
+        ("engine.guardrails._Judge.judge_rule", KeyError("k"), BROKEN),
         ("recheck.checking.Checker.is_plain", OutOfTime("stopped by the clock after 1 s"), f"{MORE_TIME}; {ALONE}"),
         ("recheck.checking.Checker.is_plain", TooLarge("it has too many"), f"make the program smaller; {ALONE}"),
         ("recheck.checking.Checker.is_plain", KeyError("k"), f"{BROKEN}; {ALONE}"),

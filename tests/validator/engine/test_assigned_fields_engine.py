@@ -140,7 +140,7 @@ def test_every_verdict_is_that_of_the_enumeration(first: int) -> None:
 
 # -- mistakes are found ------------------------------------------------------------------------------------------------
 
-REAL_PART, REAL_HELD = Built.part, recheck_built.held
+REAL_PART, REAL_FIELD_AT = Built.part, recheck_built.field_at
 
 
 def old_part(self: Built, name: str) -> Any:
@@ -148,11 +148,11 @@ def old_part(self: Built, name: str) -> Any:
     return None if self.base is not None else REAL_PART(self, name)
 
 
-def old_held(tree: Any, fields: tuple[str, ...]) -> Any:
+def old_field_at(tree: Any, fields: tuple[str, ...]) -> Any:
     """Do so in the second checker."""
     if isinstance(tree, Built) and tree.base is not None and fields:
-        return REAL_HELD(tree.base, fields)
-    return REAL_HELD(tree, fields)
+        return REAL_FIELD_AT(tree.base, fields)
+    return REAL_FIELD_AT(tree, fields)
 
 
 SHOWS = program([{"o.id": "'b'"}], "$o.id != 'a'", "$o.id == 'a'")
@@ -169,7 +169,7 @@ def test_an_engine_that_keeps_the_old_field_is_found(monkeypatch: pytest.MonkeyP
 def test_a_second_checker_that_keeps_the_old_field_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Built, "part", old_part)
     for where in (describing, origins):
-        monkeypatch.setattr(where, "held", old_held)
+        monkeypatch.setattr(where, "field_at", old_field_at)
     assert any("UNSOUND" in one for one in wrong(compare(SHOWS)))
 
 
@@ -201,6 +201,6 @@ def test_the_second_checker_never_rules_out_what_happens(name: str) -> None:
 
 def test_a_second_checker_that_forgets_the_change_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(definite, "changed_paths", lambda _: iter(()))
-    monkeypatch.setattr(describing, "held", old_held)
-    monkeypatch.setattr(origins, "held", old_held)
+    monkeypatch.setattr(describing, "field_at", old_field_at)
+    monkeypatch.setattr(origins, "field_at", old_field_at)
     assert any(map(is_ruled_out_by_all, FORGOTTEN.values()))

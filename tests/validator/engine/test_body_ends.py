@@ -16,7 +16,7 @@ from body_ends import CONDITIONS, OUTPUTS, PLACES, SHAPES, body_program, is_brok
 from sizes import MANY
 from stepward.validator import Verdict
 from stepward.validator.engine.systems.ends import Ends
-from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import Assign, Literal
 from stepward.validator.findings import Property
 from stepward.validator.recheck.reading import Reading
@@ -94,7 +94,7 @@ def test_an_output_of_a_visit_before_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert verdict_of(data).verdict is Verdict.VIOLATED
     real = Ends.given
 
-    def of_ends_alone(self: Ends, number: int, leaving: Leaving) -> Iterator[Assign]:
+    def of_ends_alone(self: Ends, number: int, leaving: StepMove) -> Iterator[Assign]:
         return real(self, number, leaving) if isinstance(self.facts.flow.steps[number], EndStep) else iter(())
 
     monkeypatch.setattr(Ends, "given", of_ends_alone)

@@ -19,7 +19,7 @@ from machines import Bench, program
 from sizes import asked_for
 from small_language import domain
 from stepward.validator import Verdict
-from stepward.validator.engine.witnesses.seen import moves_of, records_of
+from stepward.validator.engine.witnesses.observed import moves_of, records_of
 from stepward.validator.validator import ProgramValidator
 from stepward.vm import ExecutionVM, MemoryJournal, Program, ProgramError, ToolContext
 from stepward.vm.machine.clock import ManualClock

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from stepward.validator import ProgramValidator, Verdict
-from stepward.validator.engine.values.changed_texts import asked_of, found_in
+from stepward.validator.engine.values.changed_texts import found_in, question_of
 from stepward.validator.engine.values.texts import Atom
 from stepward.validator.recheck.languages import may_match
 from stepward.vm import Program
@@ -38,7 +38,7 @@ def test_a_question_about_a_changed_text_is_one_about_the_text(calls: tuple[Func
     chance = Random("".join(calls))
     for question in ("is", "contains", "starts_with", "ends_with"):
         for literal in LITERALS:
-            asked = asked_of(calls, question, literal)
+            asked = question_of(calls, question, literal)
             rows = {text: Atom(question, literal).of(after(calls, text)) for text in (*TEXTS, f" {literal} ", literal)}
             assert {text: asked.of(text) for text in rows} == rows, (question, literal)
             word = (" ".join((*calls, question)), literal)

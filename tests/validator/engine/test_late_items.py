@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepward.validator import ProgramValidator, Verdict
-from stepward.validator.engine.witnesses import late
+from stepward.validator.engine.witnesses import late_items
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.findings import Property
 from stepward.vm import Program
@@ -101,18 +101,20 @@ def test_what_breaks_a_rule_behind_all_items_is_found() -> None:
 
 
 def test_without_these_runs_it_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepward.validator.engine.witnesses.late.last_rounds", lambda *_: [])
+    monkeypatch.setattr("stepward.validator.engine.witnesses.late_items.last_rounds", lambda *_: [])
     assert judged(NUMBERS, LOOK, ask("$x == 99"), PAY, REST).verdict is OPEN
 
 
 def test_few_items_of_a_long_list_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    real = late.Scripts.at
-    monkeypatch.setattr(late.Scripts, "at", lambda self, item, places: tried.append(item) or real(self, item, places))
+    real = late_items.Scripts.at
+    monkeypatch.setattr(
+        late_items.Scripts, "at", lambda self, item, places: tried.append(item) or real(self, item, places)
+    )
     assert judged(ALL, GET, ask("$x == 998 and $get.output == 'b'"), PAY, REST).verdict is BROKEN
     assert tried
     assert tried[0] == 998
-    assert len(tried) <= late.MAX_LATE
+    assert len(tried) <= late_items.MAX_LATE
 
 
 def test_the_path_that_is_shown_is_that_of_the_run() -> None:

@@ -230,7 +230,7 @@ def siblings_come_before_one_another(patch: pytest.MonkeyPatch) -> None:
 def failed_outputs_stay(patch: pytest.MonkeyPatch) -> None:
     original = Assignment.effect
     patch.setattr(
-        Assignment, "effect", lambda self, number, way: Effect(original(self, number, way).given, frozenset())
+        Assignment, "effect", lambda self, number, way: Effect(original(self, number, way).defined, frozenset())
     )
 
 

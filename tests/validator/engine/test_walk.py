@@ -19,7 +19,7 @@ from twins import TWINS, Twins
 
 from stepward.validator import ProgramValidator
 from stepward.validator.context import Context
-from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.witnesses import replay, synthesis, walk
 from stepward.validator.findings import Finding, Report
 from stepward.vm import Policy, Program
@@ -84,14 +84,14 @@ def test_the_machine_takes_the_meaning_of_a_program_from_the_check(monkeypatch: 
         plan.Plan(Program.from_dict(TWINS[0].program(60, breaks=True)))
 
 
-def moves_of(program: Program) -> Iterator[tuple[tuple[Leaving, ...], tuple[Leaving, ...]]]:
+def moves_of(program: Program) -> Iterator[tuple[tuple[StepMove, ...], tuple[StepMove, ...]]]:
     """Yield all moves of each step, and those after which a run goes on, each made for itself."""
     moves, others = Context(program).proofs.engine.moves, Context(program).proofs.engine.moves
     for number in range(len(program.layout.steps)):
         yield moves.of(number), others.onward(number)
 
 
-def shown(moves: tuple[Leaving, ...]) -> list[object]:
+def shown(moves: tuple[StepMove, ...]) -> list[object]:
     """Return moves without their decisions and expressions, of which each is an object of its own."""
     return [one._replace(guards=(), assigns=tuple(each.root for each in one.assigns)) for one in moves]
 

@@ -27,7 +27,7 @@ from stepward.validator.findings import (
     Severity,
     Verdict,
 )
-from stepward.validator.gate.kept import report_from_data, report_to_data
+from stepward.validator.gate.report_data import report_from_data, report_to_data
 from stepward.vm import Place, Policy, Program, Span
 from stepward.vm.reading.document import Document
 from stepward.vm.values import freeze

@@ -149,7 +149,7 @@ def never_looks_at(*_: Any) -> Program:
 
 
 def test_a_property_that_is_stopped_is_unknown_and_names_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepward.validator.engine.guardrails._Judge.judged", never_looks_at)
+    monkeypatch.setattr("stepward.validator.engine.guardrails._Judge.judge_rule", never_looks_at)
     report = checked(0.4)
     (one,) = [one for one in report.properties if one.rule == "never"]
     assert (one.verdict, one.evidence.reason) == (Verdict.UNKNOWN, "stopped by the clock after 0.4 s")

@@ -9,7 +9,7 @@ import pytest
 
 from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.recheck.blocks import TEXT, UNDEFINED, Block, meet, of_value
-from stepward.validator.recheck.built import held
+from stepward.validator.recheck.built import field_at
 from stepward.validator.recheck.evaluation import FAILS, values
 from stepward.vm import Program
 from stepward.vm.errors import EvaluationError, UndefinedReferenceError
@@ -95,12 +95,12 @@ def test_more_lists_than_are_told_apart_are_one_block() -> None:
 
 def test_what_a_field_of_a_built_value_is() -> None:
     tree = built(freeze({"a": ["$x", {"b": "of $y"}], "c": {"d": 1}}))
-    assert held(tree, ("a", "[0]")).tree == Reference(0, 2, ("x",))
-    assert held(tree, ("a", "[0]", "f"))[:2] == (Reference(0, 2, ("x", "f")), True)
-    assert [held(tree, names).tree for names in (("a", "[2]"), ("z",), ("c", "e"), ("a", "[1]", "b", "f"))] == [
+    assert field_at(tree, ("a", "[0]")).tree == Reference(0, 2, ("x",))
+    assert field_at(tree, ("a", "[0]", "f"))[:2] == (Reference(0, 2, ("x", "f")), True)
+    assert [field_at(tree, names).tree for names in (("a", "[2]"), ("z",), ("c", "e"), ("a", "[1]", "b", "f"))] == [
         None
     ] * 4
-    found = held(tree, ("c", "d")).tree
+    found = field_at(tree, ("c", "d")).tree
     assert found is not None
     assert evaluate(found, lambda names: names) == 1
 

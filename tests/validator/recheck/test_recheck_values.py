@@ -312,7 +312,7 @@ MISTAKES: dict[str, tuple[object, str, Callable[[Any], Any]]] = {
     "an input is always there": (Origins, "is_always_there", lambda _: Origins.is_input),
     "a path that meets another is forgotten": (Definite, "_after", forgetful),
     "a list stands for all lists": (search, "cut", lambda right: lambda given: without_lists(right(given))),
-    "a text has one sign less": (evaluation, "_answers", shorter),
+    "a text has one character less": (evaluation, "_answers", shorter),
     "an argument is what a part of it is": (rules, "handed", careless),
 }
 

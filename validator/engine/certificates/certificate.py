@@ -43,8 +43,8 @@ class Certificate:
     @property
     def digest(self) -> str:
         """The digest of program and policies: SHA-256 of their JSON text in the certificate."""
-        held = {"program": self.program.to_data(), "policies": [policy.to_data() for policy in self.policies]}
-        return hashlib.sha256(to_json(held).encode()).hexdigest()
+        content = {"program": self.program.to_data(), "policies": [policy.to_data() for policy in self.policies]}
+        return hashlib.sha256(to_json(content).encode()).hexdigest()
 
     def to_data(self) -> dict[str, Any]:
         """Return the certificate as plain data."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.engine.certificates.certificate import Certificate, NoCertificate
-from stepward.validator.engine.certificates.ground import TooMuch
+from stepward.validator.engine.certificates.proof_part import TooMuch
 from stepward.validator.engine.values.cuts import TooMany
 from stepward.validator.engine.witnesses.witness import without_waivers
 from stepward.validator.findings import Property, Verdict
 
 
-def certified(one: Property, facts: ProgramFacts) -> Property:
+def certified(property_: Property, facts: ProgramFacts) -> Property:
     """Return a property; if it is proved, with a function that writes its certificate or raises NoCertificate."""
-    if one.verdict is not Verdict.PROVED:
-        return one
-    meaning, proof_parts = facts.meaning, one.evidence.certificate
+    if property_.verdict is not Verdict.PROVED:
+        return property_
+    meaning, proof_parts = facts.meaning, property_.evidence.certificate
 
     def certify() -> Certificate:
         if not facts.has_control_flow:
@@ -28,6 +28,15 @@ def certified(one: Property, facts: ProgramFacts) -> Property:
         except TooMany:
             raise NoCertificate("its classes are too many to be written down") from None
         policies = without_waivers(meaning.policies)
-        return Certificate(one.name, one.rule, meaning.program, policies, parts, one.policy, one.number, one.step)
+        return Certificate(
+            property_.name,
+            property_.rule,
+            meaning.program,
+            policies,
+            parts,
+            property_.policy,
+            property_.number,
+            property_.step,
+        )
 
-    return one._replace(certify=certify)
+    return property_._replace(certify=certify)

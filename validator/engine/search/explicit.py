@@ -79,8 +79,8 @@ class Search:
         self.clock = clock
         groups = equivalence_groups(system, domains, MAX_REFERENCES)
         self.cutting = Cutting(system.trees, domains, groups, constants(system, domains, groups))
-        held = {isinstance(one, bool) for assign in assigns(system) for one in _within(assign.value)}
-        if len(held) > 1 or any(one.booleans and one.ranges for one in self.cutting.domain.values()):
+        are_booleans = {isinstance(one, bool) for assign in assigns(system) for one in _within(assign.value)}
+        if len(are_booleans) > 1 or any(one.booleans and one.ranges for one in self.cutting.domain.values()):
             raise TooMany  # Python does not distinguish `true` and 1 in a tuple of values
         self.below: dict[Names, tuple[Names, ...]] = {}
         for name in self.cutting.names:
@@ -154,9 +154,9 @@ class Search:
     def _taken(self, edge: Edge, env: Env) -> Iterator[tuple[Choices, Env]]:
         """Yield the choices before and by an edge, and the blocks after it."""
         read = dict.fromkeys(root for guard in edge.guards for root in self._roots_of(guard.decision))
-        for before, now in self._chosen(env, list(read)):
-            if all(self._outcome(guard.decision, now) == guard.outcome for guard in edge.guards):
-                yield from self._assigned(edge.assigns, now, Choices(before, {}))
+        for before, chosen in self._chosen(env, list(read)):
+            if all(self._outcome(guard.decision, chosen) == guard.outcome for guard in edge.guards):
+                yield from self._assigned(edge.assigns, chosen, Choices(before, {}))
 
     def _roots_of(self, decision: Decision) -> tuple[Names, ...]:
         if decision not in self._roots:
@@ -170,11 +170,11 @@ class Search:
             yield {}, env
             return
         root = open_roots[0]
-        given = env[root]
-        assert isinstance(given, AnyValue)
-        for block in self.choices_of(root, given):
-            for chosen, now in self._chosen({**env, root: block}, open_roots[1:]):
-                yield {root: block, **chosen}, now
+        source = env[root]
+        assert isinstance(source, AnyValue)
+        for block in self.choices_of(root, source):
+            for chosen, env_chosen in self._chosen({**env, root: block}, open_roots[1:]):
+                yield {root: block, **chosen}, env_chosen
 
     def _outcome(self, decision: Decision, env: Env) -> int:
         roots = self._roots_of(decision)
@@ -185,36 +185,38 @@ class Search:
         return known
 
     def _values(self, env: Env, roots: Iterable[Names]) -> dict[Names, Any]:
-        found: dict[Names, Any] = {}
+        values: dict[Names, Any] = {}
         for root in roots:
             block = env[root]
             assert not isinstance(block, AnyValue), "what is read was chosen"
-            found.update(
+            values.update(
                 (name, value) for name, value in zip(self.below[root], block, strict=True) if value is not UNDEFINED
             )
-        return found
+        return values
 
     # -- assignments -----------------------------------------------------------------------------------------------
 
     def _assigned(self, assigns: tuple[Assign, ...], env: Env, chosen: Choices) -> Iterator[tuple[Choices, Env]]:
         """Yield the environment after assignments, one for each choice of the roots that they read; none where one
         fails."""
-        for position, one in enumerate(assigns):
-            if one.root not in self.below:
+        for position, assign in enumerate(assigns):
+            if assign.root not in self.below:
                 continue
-            read = self._open(one, env)
+            read = self._open(assign, env)
             if read:
                 is_new = any(isinstance(other.value, AnyValue) and other.root in read for other in assigns[:position])
-                for more, now in self._chosen(env, read):
-                    held = (
-                        chosen._replace(by=chosen.by | more) if is_new else chosen._replace(before=chosen.before | more)
+                for chosen_here, env_chosen in self._chosen(env, read):
+                    all_chosen = (
+                        chosen._replace(by=chosen.by | chosen_here)
+                        if is_new
+                        else chosen._replace(before=chosen.before | chosen_here)
                     )
-                    yield from self._assigned(assigns[position:], now, held)
+                    yield from self._assigned(assigns[position:], env_chosen, all_chosen)
                 return
-            block = self._block(one, env)
+            block = self._block(assign, env)
             if block is None:
                 return
-            env = {**env, one.root: block}
+            env = {**env, assign.root: block}
         yield chosen, env
 
     def _open(self, assign: Assign, env: Env) -> list[Names]:
@@ -237,8 +239,10 @@ class Search:
                 parts = [self._part(tree, name[len(assign.root) :], env) for name in names]
                 return None if self._evaluated(tree, env) is UNDEFINED else tuple(parts)
             case Computed(tree=tree):
-                found = self._evaluated(tree, env)
-                return None if found is UNDEFINED else tuple(within(found, name[len(assign.root) :]) for name in names)
+                result = self._evaluated(tree, env)
+                return (
+                    None if result is UNDEFINED else tuple(within(result, name[len(assign.root) :]) for name in names)
+                )
         return self._nothing(assign.root)
 
     def _copied(self, root: Names, origin: Names, env: Env) -> Block | None:
@@ -258,8 +262,8 @@ class Search:
         if part is None:
             return UNDEFINED
         if not isinstance(part, Reference):
-            found = self._evaluated(part, env)
-            return UNDEFINED if found is UNDEFINED else within(found, below)
+            result = self._evaluated(part, env)
+            return UNDEFINED if result is UNDEFINED else within(result, below)
         root = self.domains.root(part.names)
         block = env.get(root)
         assert not isinstance(block, AnyValue), "what is read was chosen"
@@ -275,31 +279,31 @@ class Search:
 
     # -- what comes from outside -----------------------------------------------------------------------------------
 
-    def choices_of(self, root: Names, given: AnyValue) -> tuple[tuple[Any, ...], ...]:
+    def choices_of(self, root: Names, source: AnyValue) -> tuple[tuple[Any, ...], ...]:
         """Return the combinations of values below a root that a source may give."""
-        known = self._choices.setdefault(given, {})
+        known = self._choices.setdefault(source, {})
         if root not in known:
-            known[root] = tuple(self._combined(root, given))
+            known[root] = tuple(self._combined(root, source))
         return known[root]
 
-    def _combined(self, root: Names, given: AnyValue) -> Iterator[tuple[Any, ...]]:
+    def _combined(self, root: Names, source: AnyValue) -> Iterator[tuple[Any, ...]]:
         """Yield combinations of values below a root: fields have values only where their owner is an object, items only
         where it is an array that is long enough."""
-        found: list[dict[Names, Any]] = [{}]
+        combinations: list[dict[Names, Any]] = [{}]
         for name in self.below[root]:
-            domain: Domain = self.domains.given(given.source, name[len(root) :])
-            own = class_values(domain, self.cutting.cuts[name])
-            own += [] if is_required(name, domain) else [UNDEFINED]
+            domain: Domain = self.domains.given(source.source, name[len(root) :])
+            values = class_values(domain, self.cutting.cuts[name])
+            values += [] if is_required(name, domain) else [UNDEFINED]
             owner = self.domains.parent(name)
-            found = [
+            combinations = [
                 {**known, name: value}
-                for known in found
-                for value in (own if owner is None or holds(known[owner], name[-1]) else [UNDEFINED])
+                for known in combinations
+                for value in (values if owner is None or holds(known[owner], name[-1]) else [UNDEFINED])
             ]
-            if len(found) > MAX_CHOICES:
+            if len(combinations) > MAX_CHOICES:
                 raise TooMany
-        yield from (tuple(known.values()) for known in found)
-        if given.maybe:
+        yield from (tuple(known.values()) for known in combinations)
+        if source.maybe:
             yield (UNDEFINED,) * len(self.below[root])
 
     # -- the path --------------------------------------------------------------------------------------------------
@@ -311,11 +315,11 @@ class Search:
         while parent is not None:
             back.append(parent)
             parent = self.reached[parent[0]]
-        taken = back[::-1]
+        edges = back[::-1]
         env: Env = {root: self._first(root) for root in self.below}
         known: list[Env] = [env]
         since = dict.fromkeys(self.below, 0)
-        for position, (_, edge, chosen) in enumerate(taken, start=1):
+        for position, (_, edge, chosen) in enumerate(edges, start=1):
             for root, block in chosen.before.items():
                 for earlier in known[since[root] : position]:
                     earlier[root] = block
@@ -329,15 +333,15 @@ class Search:
         states = [
             self._values(one, [root for root, block in one.items() if not isinstance(block, AnyValue)]) for one in known
         ]
-        steps = (Step(before[0], edge, after) for (before, edge, _), after in zip(taken, states[1:], strict=True))
+        steps = (Step(before[0], edge, after) for (before, edge, _), after in zip(edges, states[1:], strict=True))
         return Path(LAYER, states[0], tuple(steps))
 
 
 def _within(value: Any) -> Iterator[bool | Number]:
     """Yield the numbers and booleans in a list or an object that is assigned as a literal."""
     pending = [value.value] if isinstance(value, Literal) and isinstance(value.value, tuple | dict) else []
-    for one in pending:  # the list grows during the loop
-        if isinstance(one, bool | int | Decimal):
-            yield one
-        elif isinstance(one, tuple | dict):
-            pending += one.values() if isinstance(one, dict) else one
+    for item in pending:  # the list grows during the loop
+        if isinstance(item, bool | int | Decimal):
+            yield item
+        elif isinstance(item, tuple | dict):
+            pending += item.values() if isinstance(item, dict) else item

@@ -142,8 +142,8 @@ class Table:
 
     def outcomes_at(self, node: int, decision: Decision) -> list[int]:
         """Return the possible outcomes of a decision at a node."""
-        here = self.reachable[node]
-        return [outcome for outcome, mask in self.outcomes(decision).items() if here & mask]
+        states = self.reachable[node]
+        return [outcome for outcome, mask in self.outcomes(decision).items() if states & mask]
 
     # -- a path ----------------------------------------------------------------------------------------------------
 
@@ -155,16 +155,16 @@ class Table:
     def levels(self, most: int) -> list[dict[int, int]]:
         """Return for each node the new states at each cost, up to `most`; BAD must cost more."""
         levels: list[dict[int, int]] = [{} for _ in self.edges]
-        for found, entries in zip(levels, self._spread(most)[0], strict=True):
-            for one in entries:
-                found[one.cost] = found.get(one.cost, 0) | one.mask
+        for level, entries in zip(levels, self._spread(most)[0], strict=True):
+            for entry in entries:
+                level[entry.cost] = level.get(entry.cost, 0) | entry.mask
         return levels
 
     def _spread(self, most: int | None) -> tuple[list[list[_Logged]], tuple[int, int, Edge, int] | None]:
         """Return the arrivals at each node up to a cost, and the cheapest edge to BAD: its cost, its source node, the
         edge, and the cost at the source."""
         fresh: dict[int, dict[int, int]] = {0: {ENTRY: self.first}}
-        seen = [0] * len(self.edges)
+        visited = [0] * len(self.edges)
         log: list[list[_Logged]] = [[] for _ in self.edges]
         costs = [0]
         done: set[int] = set()
@@ -179,11 +179,11 @@ class Table:
             done.add(cost)
             while fresh.get(cost):
                 node, mask = fresh[cost].popitem()
-                mask &= ~seen[node]
+                mask &= ~visited[node]
                 if not mask:
                     continue
                 self.clock.check()
-                seen[node] |= mask
+                visited[node] |= mask
                 log[node].append(_Logged(rank, cost, mask))
                 rank += 1
                 for edge, guard, transfers in self.edges[node]:
@@ -194,8 +194,8 @@ class Table:
                         if best is None or cost + edge.cost < best[0]:
                             best = cost + edge.cost, node, edge, cost
                         continue
-                    there = fresh.setdefault(cost + edge.cost, {})
-                    there[edge.target] = there.get(edge.target, 0) | moved
+                    arriving = fresh.setdefault(cost + edge.cost, {})
+                    arriving[edge.target] = arriving.get(edge.target, 0) | moved
                     heapq.heappush(costs, cost + edge.cost)
         return log, best
 
@@ -221,11 +221,11 @@ class Table:
         edges: list[tuple[int, Edge, int, list[Transfer]]], at: _Logged, bit: int, log: list[list[_Logged]]
     ) -> tuple[int, Edge, _Logged, int]:
         for origin, edge, guard, transfers in edges:
-            for one in log[origin]:
-                if one.rank < at.rank and one.cost + edge.cost == at.cost:
-                    before = _preimage(bit, transfers) & one.mask & guard
+            for entry in log[origin]:
+                if entry.rank < at.rank and entry.cost + edge.cost == at.cost:
+                    before = _preimage(bit, transfers) & entry.mask & guard
                     if before:
-                        return origin, edge, one, before
+                        return origin, edge, entry, before
         raise AssertionError("every logged arrival has a predecessor")
 
     def _simplest(self, mask: int) -> int:
@@ -236,14 +236,14 @@ class Table:
 
 def decided(space: Space, trees: Iterable[Expression], left: int) -> dict[int, int]:
     """Return the states of each outcome of conditions in order, numbered as in systems, among the states in `left`."""
-    found = {}
+    states = {}
     fails = 0
     for number, tree in enumerate(trees):
-        one = space.outcome(tree)
-        found[number] = left & one.holds
-        fails |= left & one.fails
-        left &= ~(one.holds | one.fails)
-    return {**found, NONE_HOLDS: left, FAILS: fails}
+        outcome = space.outcome(tree)
+        states[number] = left & outcome.holds
+        fails |= left & outcome.fails
+        left &= ~(outcome.holds | outcome.fails)
+    return {**states, NONE_HOLDS: left, FAILS: fails}
 
 
 def _image(mask: int, transfers: list[Transfer]) -> int:

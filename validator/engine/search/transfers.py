@@ -44,13 +44,13 @@ class Transfer:
         return self._moved(mask, ((last, first) for first, last in self.pairs))
 
     def _moved(self, mask: int, pairs: Iterable[tuple[int, int]]) -> int:
-        found = 0
+        result = 0
         for first, last in pairs:
             moved = mask & first
             for slot in self.slots if moved else ():
                 moved = self.space.smear(slot, moved)
-            found |= moved & last
-        return found
+            result |= moved & last
+        return result
 
 
 def _copy(space: Space, slot: Slot, origin: Slot) -> Transfer:
@@ -61,7 +61,7 @@ def _copy(space: Space, slot: Slot, origin: Slot) -> Transfer:
 
 
 def _answer(space: Space, slot: Slot, outcome: Outcome) -> Transfer:
-    """Return the transfer by which a reference becomes true where a condition holds, and false where it does not."""
+    """Return the transfer that assigns the result of a condition to a reference: true where it holds, else false."""
     is_false = space.all & ~outcome.holds & ~outcome.fails
     true, false = space.where(slot, lambda value: value is True), space.where(slot, lambda value: value is False)
     return Transfer(space, [slot], (outcome.holds, true), (is_false, false))
@@ -89,10 +89,10 @@ class Transfers:
 
     def of(self, assign: Assign) -> tuple[Transfer, ...]:
         """Return the transfers of an assignment, to be applied in order."""
-        found = self._known.get(assign)
-        if found is None:
-            found = self._known[assign] = tuple(self._made(assign.root, assign.value))
-        return found
+        transfers = self._known.get(assign)
+        if transfers is None:
+            transfers = self._known[assign] = tuple(self._made(assign.root, assign.value))
+        return transfers
 
     def _made(self, root: Names, value: Any) -> Iterable[Transfer]:
         slots = self.below.get(root, [])
@@ -160,7 +160,7 @@ class Transfers:
             return self.space.expand(slot, 1 << number)
         # A fallback that its type does not allow may have no class; for a declared type that is SW203.
         self.blurs |= value is not UNDEFINED
-        return self.space.where(slot, lambda one: value is not UNDEFINED and one is not UNDEFINED)
+        return self.space.where(slot, lambda known: value is not UNDEFINED and known is not UNDEFINED)
 
     def _copies(self, slots: Iterable[Slot], names: Names) -> Iterable[Transfer]:
         yielded = False

@@ -10,7 +10,7 @@ import z3
 from stepward.validator.engine.clock import Clock
 
 
-def asked(solver: Any, assumed: Iterable[Any], units: int, clock: Clock) -> Any:
+def check(solver: Any, assumed: Iterable[Any], units: int, clock: Clock) -> Any:
     """Return z3.sat, z3.unsat, or z3.unknown where the solver stopped at `units`.
 
     Z3 does not always respect its own time limit: the clock interrupts it. Raises OutOfTime in that case.

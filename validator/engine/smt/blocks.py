@@ -16,7 +16,7 @@ import z3
 
 from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.smt.answers import SPENT, Spent, SystemAnswer, unknown
-from stepward.validator.engine.smt.asking import asked
+from stepward.validator.engine.smt.asking import check
 from stepward.validator.engine.smt.encoding import Encoding
 from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.models import TOO_LONG, choices, is_long, short
@@ -81,7 +81,7 @@ def search(
 
 
 def _copied(system: System, domains: Domains) -> list[Names]:
-    """Return what the read references are copied from: the value that a source gives has the field that a copy has."""
+    """Return the references from which the read references are copied: a source has every field that its copy has."""
     try:
         groups = equivalence_groups(system, domains)
     except TooMany:
@@ -118,33 +118,33 @@ class _Search:
 
     def answer(self, accepts: Callable[[Path], bool]) -> SystemAnswer:
         """Return the answer of this layer; of a path that is not accepted, another one is asked for."""
-        wanted = [self.goal] if self.goal is not True else []
+        constraints = [self.goal] if self.goal is not True else []
         reason = NO_VALUES
         try:
             self._relate()
             for tried in range(MAX_TRIES):
-                model = self._model([*wanted, *self.usual]) if self.goal is not False else None
-                if model is None and not tried and self._is_open(wanted):
+                model = self._model([*constraints, *self.usual]) if self.goal is not False else None
+                if model is None and not tried and self._is_open(constraints):
                     return unknown(LAYER, TOO_MANY_DIGITS, self._used())
                 if model is None:
                     return self._proved() if not tried else unknown(LAYER, reason, self._used())
                 if is_long(model, self.terms):
                     reason = TOO_LONG
-                    wanted.append(self._named(short(self.terms)))
+                    constraints.append(self._named(short(self.terms)))
                     continue
                 walk = Walk(self.encoding, model)
-                path = self._path(walk, model, wanted)
+                path = self._path(walk, model, constraints)
                 if path is not None and accepts(path):
                     return SystemAnswer(Verdict.VIOLATED, LAYER, path, units=self._used())
                 reason = NO_VALUES if path is None else NO_RUN
-                wanted.append(self._other(walk, model if path is None else None))
+                constraints.append(self._other(walk, model if path is None else None))
         except Spent:
             return unknown(LAYER, SPENT, self._used())
         return unknown(LAYER, reason, self._used())
 
-    def _is_open(self, wanted: list[Any]) -> bool:
+    def _is_open(self, constraints: list[Any]) -> bool:
         """Return whether there is a path only if a result has too many digits."""
-        return bool(self.usual) and self.goal is not False and self._model(wanted) is not None
+        return bool(self.usual) and self.goal is not False and self._model(constraints) is not None
 
     def _used(self) -> int:
         return self.units - self.left
@@ -172,7 +172,7 @@ class _Search:
         if self.left <= 0:
             raise Spent
         before = self._spent()
-        result = asked(self.solver, assumed, min(self.left, most or self.left), self.clock)
+        result = check(self.solver, assumed, min(self.left, most or self.left), self.clock)
         self.left -= self._spent() - before
         if result == z3.unknown:
             raise Spent
@@ -182,7 +182,7 @@ class _Search:
         counts = self.solver.statistics()
         return int(counts.get_key_value("rlimit count")) if "rlimit count" in counts.keys() else 0  # noqa: SIM118
 
-    def _path(self, walk: Walk, model: Any, wanted: list[Any]) -> Path | None:
+    def _path(self, walk: Walk, model: Any, constraints: list[Any]) -> Path | None:
         """Return the path of a walk, with few decimal places where possible."""
         numbers = [slot.number for slot in walk.terms().slots.values() if slot.number is not None]
         for places in DECIMAL_PLACES:
@@ -190,7 +190,7 @@ class _Search:
             if places is not None and numbers:
                 grid = self._named(z3.And([z3.IsInt(number * 10**places) for number in numbers]))
                 try:
-                    chosen = self._model([*wanted, *self.usual, *walk.choices(), grid], MAX_TIDY_UNITS)
+                    chosen = self._model([*constraints, *self.usual, *walk.choices(), grid], MAX_TIDY_UNITS)
                 except Spent:
                     chosen = None
             path = walk.path(chosen, LAYER, self.shown) if chosen is not None else None
@@ -199,10 +199,10 @@ class _Search:
         return None
 
     def _other(self, walk: Walk, model: Any | None) -> Any:
-        """Return a term that excludes models like this one, whose path could not be taken; without a model, any with
-        that path."""
-        said = None if model is None else choices(model, walk.terms())
-        same = [*walk.choices(), *([said] if said is not None else [])]
+        """Return a term that excludes models like this one, because no run takes its path; without a model, all models
+        of the path."""
+        answers = None if model is None else choices(model, walk.terms())
+        same = [*walk.choices(), *([answers] if answers is not None else [])]
         return self._named(z3.Not(z3.And(same)) if same else z3.BoolVal(False, self.terms.context))
 
     def _named(self, term: Any) -> Any:

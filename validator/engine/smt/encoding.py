@@ -62,7 +62,7 @@ class Taken(NamedTuple):
 
     when: Term
     after: Environment
-    made: tuple[Version, ...]
+    versions: tuple[Version, ...]
 
 
 class Encoding:
@@ -96,8 +96,8 @@ class Encoding:
         assigned, invariants = self.assigned, self.invariants  # the version must not refer to us: see `Functions`
 
         def domain(fields: Fields) -> Domain:
-            found = assigned.domain(root, fields)
-            return found if fields else invariants.narrowed(node, root, found)
+            domain_of_root = assigned.domain(root, fields)
+            return domain_of_root if fields else invariants.narrowed(node, root, domain_of_root)
 
         return self.terms.leaf(root, domain)
 
@@ -173,14 +173,14 @@ class Encoding:
         conditions = [source, *(self._guard(edge_id.node, guard, is_step=is_step) for guard in edge.guards)]
         if any(condition is False for condition in conditions):
             return Taken(False, {}, ())
-        after, made = self._assigned(edge, environment, conditions)
+        after, versions = self._assigned(edge, environment, conditions)
         if any(condition is False for condition in conditions):
             return Taken(False, {}, ())
         when = self.terms.boolean(f"way_{edge_id.node}_{edge_id.position}")
         needed = self.terms.both(*conditions)
         if needed is not True:
             self.terms.facts.append(z3.Implies(when, needed))
-        return Taken(when, after, made)
+        return Taken(when, after, versions)
 
     def _guard(self, node: int, guard: Guard, *, is_step: bool) -> Term:
         """Return the condition that a decision has an outcome at a node. `terms.environment` must be that of the
@@ -211,14 +211,14 @@ class Encoding:
         if not edge.assigns:
             return before, ()
         after = dict(before)
-        made = []
+        versions = []
         for assign in edge.assigns:
             self.terms.environment = after
             version = self._value(assign, conditions)
             after[assign.root] = version
-            made.append(version)
+            versions.append(version)
         # Primed names end with the edge, and other edges into the node do not have them.
-        return {root: after[root] for root in before}, tuple(made)
+        return {root: after[root] for root in before}, tuple(versions)
 
     def _value(self, assign: Assign, conditions: list[Term]) -> Version:
         match assign.value:
@@ -249,18 +249,18 @@ class Encoding:
                     name: self.terms.version(part.names) if isinstance(part, Reference) else (self._composed(part), ())
                     for name, part in zip(names, parts, strict=True)
                 }
-                kept = None if base is None else self.terms.version(base.names)
-                return Composed(self.terms.value(tree)._replace(fails=False), inner, kept)
+                unchanged = None if base is None else self.terms.version(base.names)
+                return Composed(self.terms.value(tree)._replace(fails=False), inner, unchanged)
             case Constant(value=literal):
                 return Written(freeze(literal))
         return Made(self.terms.value(tree)._replace(fails=False))
 
-    def _given(self, root: Names, given: AnyValue) -> Leaf:
+    def _given(self, root: Names, value: AnyValue) -> Leaf:
         domains = self.terms.domains
 
         def domain(fields: Fields) -> Domain:
-            found = possible(domains.given(given.source, fields))
-            return replace(found, undefined=True) if given.maybe and not fields else found
+            values = possible(domains.given(value.source, fields))
+            return replace(values, undefined=True) if value.maybe and not fields else values
 
         return self.terms.leaf(root, domain)
 
@@ -270,9 +270,9 @@ class Encoding:
         conditions.append(self.terms.no(value.fails))
         if len(value.kinds) != 1:
             return value._replace(fails=False)
-        ((word, (_, payload)),) = value.kinds.items()
-        if word == "number" and z3.is_expr(payload):
+        ((kind, (_, payload)),) = value.kinds.items()
+        if kind == "number" and z3.is_expr(payload):
             payload = self.terms.called("number", payload)
-        elif word == "boolean":
+        elif kind == "boolean":
             payload = self.terms.called("truth", payload)
-        return Value(False, {word: (True, payload)})
+        return Value(False, {kind: (True, payload)})

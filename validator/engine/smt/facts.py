@@ -48,11 +48,11 @@ class Facts:
     def _share(self, free: list[Text]) -> None:
         """Give texts that may be equal the same questions, and every literal its `is` question."""
         linked = {name for pair in self.terms.same for name in pair}
-        asked = {atom: None for text in free if text.names in linked for atom in text.atoms}
+        atoms = {atom: None for text in free if text.names in linked for atom in text.atoms}
         has_length = any(text.length is not None for text in free if text.names in linked)
         for text in free:
             if text.names in linked:
-                for atom in asked:
+                for atom in atoms:
                     self.terms.atom(text, atom)
                 if has_length:
                     self.terms.text_length(text)
@@ -67,13 +67,13 @@ class Facts:
 
     def _text_rules(self, text: Text) -> None:
         atoms = list(text.atoms.items())
-        for (one, first), (two, second) in combinations(atoms, 2):
-            if implied(one, two):
-                self.terms.state(z3.Implies(first, second))
-            elif excluded(one, two):
-                self.terms.state(z3.Not(z3.And(first, second)))
-            if implied(two, one):
-                self.terms.state(z3.Implies(second, first))
+        for (left, left_holds), (right, right_holds) in combinations(atoms, 2):
+            if implied(left, right):
+                self.terms.state(z3.Implies(left_holds, right_holds))
+            elif excluded(left, right):
+                self.terms.state(z3.Not(z3.And(left_holds, right_holds)))
+            if implied(right, left):
+                self.terms.state(z3.Implies(right_holds, left_holds))
         if text.forms:
             self._form_rules(text)
         if text.length is not None:
@@ -93,23 +93,23 @@ class Facts:
                 self.terms.state(z3.Implies(holds, text.length >= size))
                 whole = self.terms.atom(text, Atom("is", atom.literal))
                 self.terms.state(self.terms.either(z3.Not(z3.And(holds, text.length == size)), whole))
-        for (one, first), (two, second) in combinations(atoms, 2):
-            if "is" not in (one.question, two.question):
-                self.terms.state(z3.Implies(z3.And(first, second), text.length >= least_length(one, two)))
+        for (left, left_holds), (right, right_holds) in combinations(atoms, 2):
+            if "is" not in (left.question, right.question):
+                self.terms.state(z3.Implies(z3.And(left_holds, right_holds), text.length >= least_length(left, right)))
 
     def _form_rules(self, text: Text) -> None:
         """A text with patterns has the answers and the length of some text that matches one."""
-        found = [*text.known]
+        texts = [*text.known]
         for form in text.forms:
             classes = cut_by_automata(text.atoms, (), *form, MAX_CLASSES)
             if classes is None:
                 return
-            found += classes
-        if not found:  # no text at all: an impossible fact would also rule out the paths that do not come here
+            texts += classes
+        if not texts:  # no text at all: an impossible fact would also rule out the paths that do not come here
             return
-        rows = {tuple([atom.of(one) for atom in text.atoms]) for one in found}
+        rows = {tuple([atom.of(one) for atom in text.atoms]) for one in texts}
         if len(rows) <= MAX_CLASSES and text.atoms:
-            answers = [self.terms.both(*map(_alike, text.atoms.values(), row)) for row in sorted(rows)]
+            answers = [self.terms.both(*map(_iff, text.atoms.values(), row)) for row in sorted(rows)]
             self.terms.state(self.terms.either(*answers))
         if text.length is not None:
             spans = [*(lengths_of(form.pattern) for form in text.forms), *((len(one),) * 2 for one in text.known)]
@@ -118,11 +118,11 @@ class Facts:
 
     def _same_rules(self, free: list[Text]) -> None:
         by_name = {text.names: text for text in free}
-        for (one, two), equal in self.terms.same.items():
-            first, second = by_name[one], by_name[two]
+        for (left_name, right_name), equal in self.terms.same.items():
+            first, second = by_name[left_name], by_name[right_name]
             for atom in dict.fromkeys((*first.atoms, *second.atoms)):  # no set: its order would depend on hashes
                 a, b = self.terms.atom(first, atom), self.terms.atom(second, atom)
-                self.terms.state(self.terms.either(z3.Not(equal), _alike(a, b)))
+                self.terms.state(self.terms.either(z3.Not(equal), _iff(a, b)))
                 if atom.question == "is":
                     self.terms.state(self.terms.either(self.terms.no(self.terms.both(a, b)), equal))
             if first.length is not None and second.length is not None:
@@ -135,17 +135,17 @@ class Facts:
                     self.terms.state(z3.Implies(z3.And(others), side))
 
     def _array_rules(self, array: Array) -> None:
-        found = [one for one in array.holds.values() if one is not False]
-        if len(found) > 1:
-            self.terms.state(z3.Sum([z3.If(one, 1, 0) for one in found]) <= array.length)
+        conditions = [one for one in array.holds.values() if one is not False]
+        if len(conditions) > 1:
+            self.terms.state(z3.Sum([z3.If(one, 1, 0) for one in conditions]) <= array.length)
         members = _members_of(array.items)
         if members is not None and array.holds:
-            held = [self.terms.holds(array, kind(member), member).holds for member in members]
-            self.terms.state(self.terms.either(array.length == 0, *held))
+            holds = [self.terms.holds(array, kind(member), member).holds for member in members]
+            self.terms.state(self.terms.either(array.length == 0, *holds))
         for tree, found_it, _ in array.lookups:
             self._lookup_rules(array, tree, found_it)
 
-    def _lookup_rules(self, array: Array, tree: Expression, found: Any) -> None:
+    def _lookup_rules(self, array: Array, tree: Expression, is_found: Any) -> None:
         """An item that equals a literal is found iff the literal is."""
         value = self.terms.value(tree)
         for (word, literal), holds in list(array.holds.items()):
@@ -153,10 +153,10 @@ class Facts:
             if guard is False or isinstance(payload, tuple):
                 continue
             equal = self.terms.both(guard, self.terms.equal((word, payload), (word, literal)).holds)
-            self.terms.state(self.terms.either(self.terms.no(equal), _alike(found, holds)))
+            self.terms.state(self.terms.either(self.terms.no(equal), _iff(is_found, holds)))
 
 
-def _alike(a: Term, b: Term) -> Term:
+def _iff(a: Term, b: Term) -> Term:
     if isinstance(a, bool):
         a, b = b, a
     if isinstance(b, bool):

@@ -55,9 +55,9 @@ class Functions:
 
     def of(self, function: FunctionName, value: Value, literal: str | None) -> Value:
         """Return the value of a function other than `len`."""
-        taken = "array" if function == "join" else "string"
-        guard, payload = value.kinds.get(taken, (False, None))
-        others = [one for word, (one, _) in value.kinds.items() if word != taken]
+        kind_taken = "array" if function == "join" else "string"
+        guard, payload = value.kinds.get(kind_taken, (False, None))
+        others = [one for kind, (one, _) in value.kinds.items() if kind != kind_taken]
         fails = self.terms.either(value.fails, *others)
         if guard is False:
             return Value(True, {})
@@ -65,11 +65,11 @@ class Functions:
             case "lower" | "upper" | "trim":
                 return Value(fails, {"string": (self.terms.no(fails), self._changed(function, payload))})
             case "matches":
-                found = self.terms.found_in(payload, literal or "")
-                return Value(fails, {"boolean": (self.terms.no(fails), found)})
+                is_found = self.terms.found_in(payload, literal or "")
+                return Value(fails, {"boolean": (self.terms.no(fails), is_found)})
             case "join":
-                text, odd = self._joined(payload, literal or "")
-                fails = self.terms.either(fails, self.terms.both(guard, odd))
+                text, is_no_text = self._joined(payload, literal or "")
+                fails = self.terms.either(fails, self.terms.both(guard, is_no_text))
                 return Value(fails, {"string": (self.terms.no(fails), text)})
             case "len":
                 raise AssertionError("the length of a value is no free term")
@@ -103,8 +103,8 @@ class Functions:
         items = payload.items if isinstance(payload, Array) else None
         are_texts = items is not None and items.kinds <= {"string"}
         text = self._once("join", separator, payload, lambda: self.any_text("join"))
-        odd = False if are_texts else self._once("odd", None, payload, lambda: self.terms.boolean("join_fails"))
-        return text, odd
+        is_no_text = False if are_texts else self._once("odd", None, payload, lambda: self.terms.boolean("join_fails"))
+        return text, is_no_text
 
     def any_text(self, name: str) -> Text:
         """Return a new text of which nothing is known; `name` is that of its variable."""

@@ -28,7 +28,8 @@ class Writer(Protocol):
 
 
 def note_item(terms: Writer, array: Array, slot: Slot) -> None:
-    """Note that a slot is an item of an array, and state what follows for the literals that were searched in it."""
+    """Note that a slot is an item of an array, and state the facts that follow for literals that were searched in the
+    array."""
     array.indexed.append(slot)
     for key in array.holds:
         link(terms, array, key, slot)
@@ -36,9 +37,9 @@ def note_item(terms: Writer, array: Array, slot: Slot) -> None:
 
 def link(terms: Writer, array: Array, key: tuple[str, Any], slot: Slot) -> None:
     """State that an array contains a literal if one of its items equals it; `key` is the literal with its kind."""
-    word, literal = key
-    if array.fails[key] is not False or word not in slot.kinds:
+    kind, literal = key
+    if array.fails[key] is not False or kind not in slot.kinds:
         return  # a search that fails at an item before this one finds nothing
-    guard, payload = slot.value().kinds[word]
-    is_it = terms.both(guard, terms.equal((word, payload), (word, literal)).holds)
+    guard, payload = slot.value().kinds[kind]
+    is_it = terms.both(guard, terms.equal((kind, payload), (kind, literal)).holds)
     terms.state(terms.either(terms.no(is_it), array.holds[key]))

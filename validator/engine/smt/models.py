@@ -31,16 +31,16 @@ def state_of(model: Any, terms: Terms) -> State | None:
 
 def choices(model: Any, terms: Terms) -> Any:
     """Return the model's answers about texts and arrays as a term, so that another model can be requested."""
-    said = []
+    answers = []
     for slot in terms.slots.values():
         atoms = list(slot.text.atoms.values()) if slot.text is not None else []
         atoms += [one for one in slot.array.holds.values() if one is not False] if slot.array is not None else []
-        said += [atom if z3.is_true(model.eval(atom, True)) else z3.Not(atom) for atom in atoms]
+        answers += [atom if z3.is_true(model.eval(atom, True)) else z3.Not(atom) for atom in atoms]
         for length in (slot.text and slot.text.length, slot.array and slot.array.length):
             if length is not None:
-                said.append(length == model.eval(length, True))
-    said += [equal if z3.is_true(model.eval(equal, True)) else z3.Not(equal) for equal in terms.same.values()]
-    return z3.And(said) if said else None
+                answers.append(length == model.eval(length, True))
+    answers += [equal if z3.is_true(model.eval(equal, True)) else z3.Not(equal) for equal in terms.same.values()]
+    return z3.And(answers) if answers else None
 
 
 def is_long(model: Any, terms: Terms) -> bool:
@@ -62,7 +62,7 @@ class _Builder:
     def __init__(self, model: Any, terms: Terms) -> None:
         self.model = model
         self.terms = terms
-        self.found: dict[Names, Any] = {}
+        self.values: dict[Names, Any] = {}
         self.texts: dict[Names, Text] = {}
         self.arrays: dict[Names, Array] = {}
 
@@ -72,12 +72,12 @@ class _Builder:
                 return None
         if not all(self.text(group) for group in self.groups()):
             return None
-        for names, array in sorted(self.arrays.items(), key=lambda one: -len(one[0])):  # items before their arrays
+        for names, array in sorted(self.arrays.items(), key=lambda entry: -len(entry[0])):  # items before their arrays
             items = self.items(array)
             if items is None:
                 return None
-            self.found[names] = items
-        return self.found
+            self.values[names] = items
+        return self.values
 
     def is_true(self, term: Any) -> bool:
         return term if isinstance(term, bool) else z3.is_true(self.model.eval(term, True))
@@ -87,30 +87,30 @@ class _Builder:
 
     def scalar(self, names: Names, slot: Slot) -> bool:
         """Store a scalar value; remember texts and arrays for later."""
-        word = next((word for word in slot.kinds if self.is_true(slot.guards[word])), "undefined")
-        if word == "null":
-            self.found[names] = None
-        elif word == "boolean":
-            self.found[names] = self.is_true(slot.boolean)
-        elif word == "number":
+        kind = next((kind for kind in slot.kinds if self.is_true(slot.guards[kind])), "undefined")
+        if kind == "null":
+            self.values[names] = None
+        elif kind == "boolean":
+            self.values[names] = self.is_true(slot.boolean)
+        elif kind == "number":
             value = self.model.eval(slot.number, True)
             if not z3.is_rational_value(value):
                 return False
             number = number_of(Fraction(value.numerator_as_long(), value.denominator_as_long()))
             if number is None:
                 return False
-            self.found[names] = number
-        elif word == "string":
+            self.values[names] = number
+        elif kind == "string":
             assert slot.text is not None
             if slot.text.members is not None:
-                self.found[names] = slot.text.members[self.whole(slot.text.number)]
+                self.values[names] = slot.text.members[self.whole(slot.text.number)]
             else:
                 self.texts[names] = slot.text
-        elif word == "array":
+        elif kind == "array":
             assert slot.array is not None
             self.arrays[names] = slot.array
-        elif word == "object":
-            self.found[names] = FrozenMap()
+        elif kind == "object":
+            self.values[names] = FrozenMap()
         return True
 
     # -- texts -----------------------------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ class _Builder:
     def groups(self) -> Iterator[list[Text]]:
         """Yield groups of equal texts; texts that are parts of others come first."""
         leader: dict[Names, Names] = {name: name for name in self.texts}
-        for (one, two), equal in self.terms.same.items():
-            if one in leader and two in leader and self.is_true(equal):
-                old, new = leader[two], leader[one]
+        for (left, right), equal in self.terms.same.items():
+            if left in leader and right in leader and self.is_true(equal):
+                old, new = leader[right], leader[left]
                 leader = {name: new if first == old else first for name, first in leader.items()}
         groups: dict[Names, list[Text]] = {}
         for name, text in self.texts.items():
@@ -136,53 +136,53 @@ class _Builder:
             answers.update((atom, self.is_true(term)) for atom, term in text.atoms.items())
             length = self.whole(text.length) if text.length is not None else length
         for question, holder, other, term in self.terms.pairs:
-            known = self.found.get(other.names)
+            known = self.values.get(other.names)
             if holder.names in names and isinstance(known, str):  # a value that is no text has no answer
                 answers[Atom(question, known)] = self.is_true(term)
         avoid = [
-            self.found[other]
+            self.values[other]
             for pair in self.terms.same
             for one, other in (pair, pair[::-1])
-            if one in names and other not in names and isinstance(self.found.get(other), str)
+            if one in names and other not in names and isinstance(self.values.get(other), str)
         ]
-        wanted, formed = TextRequirements(answers, length), [text for text in group if text.forms]
+        required, formed = TextRequirements(answers, length), [text for text in group if text.forms]
         if formed:
-            found = formed_text(wanted, [(text.forms, text.known) for text in formed], avoid)
+            value = formed_text(required, [(text.forms, text.known) for text in formed], avoid)
         else:
-            found = text_of(wanted, avoid)
-        if found is None:
+            value = text_of(required, avoid)
+        if value is None:
             return False
-        self.found.update(dict.fromkeys(names, found))
+        self.values.update(dict.fromkeys(names, value))
         return True
 
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def items(self, array: Array) -> tuple[Any, ...] | None:
-        fixed = {slot.names[-1]: self.found[slot.names] for slot in array.indexed if slot.names in self.found}
+        fixed = {slot.names[-1]: self.values[slot.names] for slot in array.indexed if slot.names in self.values}
         length = self.whole(array.length)
-        held = [literal for (_, literal), term in array.holds.items() if self.is_true(term)]
+        required = [literal for (_, literal), term in array.holds.items() if self.is_true(term)]
         refused = [key for key, term in array.holds.items() if not self.is_true(term)]
-        odd = [word for (word, _), term in array.fails.items() if self.is_true(term)]
+        other_kinds = [kind for (kind, _), term in array.fails.items() if self.is_true(term)]
         for tree, term, failed in array.lookups:
-            value = value_of(tree, self.found)
+            value = value_of(tree, self.values)
             if self.is_true(term):
-                held.append(value)
+                required.append(value)
             elif self.is_true(failed):
-                odd.append(kind_of_class(value))
+                other_kinds.append(kind_of_class(value))
             else:
                 refused.append((kind_of_class(value), value))
-        held = list({(kind_of_class(value), value): value for value in held}.values())
+        required = list({(kind_of_class(value), value): value for value in required}.values())
         known = {
             (kind_of_class(value), value) for value in fixed.values() if kind_of_class(value) not in ("array", "object")
         }
-        held = [value for value in held if (kind_of_class(value), value) not in known]
-        filler = held[0] if held else self.filler(array.items, refused, odd)
-        if len(held) > length - len(fixed) or (filler is UNDEFINED and length > len(fixed)):
+        required = [value for value in required if (kind_of_class(value), value) not in known]
+        filler = required[0] if required else self.filler(array.items, refused, other_kinds)
+        if len(required) > length - len(fixed) or (filler is UNDEFINED and length > len(fixed)):
             return None
-        rest = iter(held)
+        rest = iter(required)
         return tuple(fixed[f"[{at}]"] if f"[{at}]" in fixed else next(rest, filler) for at in range(length))
 
-    def filler(self, items: Domain | None, refused: list[tuple[str, Any]], odd: list[str]) -> Any:
+    def filler(self, items: Domain | None, refused: list[tuple[str, Any]], other_kinds: list[str]) -> Any:
         """Return an item that equals none of the searched ones; of another kind where the search has to fail."""
         options: list[Any] = [True, False, None, *range(len(refused) + 1), *("x" * n for n in range(len(refused) + 1))]
         texts = items.examples if items is not None else ()
@@ -190,12 +190,13 @@ class _Builder:
         for value in (*options, *texts, *(number for number in numbers if number is not None), (), FrozenMap()):
             if (items is None or items.allows(value)) and (kind_of_class(value), value) not in refused:
                 compares = {
-                    word
-                    for word, _ in refused
-                    if word == kind_of_class(value) or "null" in (word, kind_of_class(value))
+                    kind
+                    for kind, _ in refused
+                    if kind == kind_of_class(value) or "null" in (kind, kind_of_class(value))
                 }
                 if all(
-                    word not in (*compares, kind_of_class(value)) and kind_of_class(value) != "null" for word in odd
+                    kind not in (*compares, kind_of_class(value)) and kind_of_class(value) != "null"
+                    for kind in other_kinds
                 ):
                     return value
         return UNDEFINED

@@ -84,7 +84,7 @@ class Slot:
             "array": self.array,
             "object": self.names,
         }
-        kinds = {word: (self.guards[word], payloads[word]) for word in self.kinds if word != "undefined"}
+        kinds = {kind: (self.guards[kind], payloads[kind]) for kind in self.kinds if kind != "undefined"}
         return Value(self.guards.get("undefined", False), kinds)
 
 
@@ -93,6 +93,6 @@ def never_too_long(_: Expression) -> bool:
     return False
 
 
-def compares(items: Domain | None, word: str) -> bool:
+def compares(items: Domain | None, kind: str) -> bool:
     """Return whether every item can be compared with a value of this kind, so that a search can't fail."""
-    return word == "null" or (items is not None and items.kinds <= {word, "null"} and word not in ("array", "object"))
+    return kind == "null" or (items is not None and items.kinds <= {kind, "null"} and kind not in ("array", "object"))

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import networkx as nx
 
 from stepward.validator.engine.systems.system import BAD, ENTRY, System
-from stepward.validator.engine.values.domains import Names, is_kept, real
+from stepward.validator.engine.values.domains import Names, is_saved, real
 
 
 class EdgeId(NamedTuple):
@@ -75,7 +75,7 @@ def _cut(
     """Cut a loop at its entry nodes, and return them."""
     inside = set(loop)
     entering = {node: [edge_id for edge_id in incoming[node] if edge_id.node not in inside] for node in loop}
-    entering = {node: found for node, found in entering.items() if found}
+    entering = {node: edges for node, edges in entering.items() if edges}
     written = _written(system, inside, incoming)
     for node, into in _redirected(entering).items():
         incoming[node] = into
@@ -91,7 +91,7 @@ def _written(system: System, loop: set[int], incoming: dict[int, list[EdgeId]]) 
         for edge_id in incoming[node]
         if edge_id.node in loop
         for assign in system.edges[edge_id.node][edge_id.position].assigns
-        if real(assign.root) == assign.root or is_kept(assign.root)
+        if real(assign.root) == assign.root or is_saved(assign.root)
     )
 
 
@@ -133,9 +133,9 @@ def ordered(incoming: dict[int, list[EdgeId]]) -> list[int]:
     while ready:
         node = ready.pop()
         order.append(node)
-        for other in after.get(node, ()):
-            missing[other] -= 1
-            if not missing[other]:
-                ready.append(other)
+        for target in after.get(node, ()):
+            missing[target] -= 1
+            if not missing[target]:
+                ready.append(target)
     assert len(order) == len(incoming), "a cycle was left in a plan"
     return order

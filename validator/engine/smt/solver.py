@@ -12,7 +12,7 @@ import z3
 
 from stepward.validator.engine.clock import Clock
 from stepward.validator.engine.smt.answers import SPENT, Undecided
-from stepward.validator.engine.smt.asking import asked
+from stepward.validator.engine.smt.asking import check
 from stepward.validator.engine.smt.facts import Facts
 from stepward.validator.engine.smt.smtlib import script
 from stepward.validator.engine.smt.terms import TooLarge
@@ -63,7 +63,7 @@ class Solved:
         solver = z3.SolverFor("QF_LIRA", ctx=terms.context) if terms.is_linear else z3.Solver(ctx=terms.context)
         solver.set("random_seed", 0)
         solver.add(terms.facts)
-        result = asked(solver, [] if goal is True else [goal], MAX_UNITS, self.clock) if goal is not False else z3.unsat
+        result = check(solver, [] if goal is True else [goal], MAX_UNITS, self.clock) if goal is not False else z3.unsat
         if result == z3.unknown:
             raise Undecided(SPENT)
         return bool(result == z3.unsat)

@@ -61,7 +61,7 @@ class Writer(Protocol):
     def symbol(self, name: str) -> str:
         """Return a name that no other variable has."""
 
-    def asked(self, question: Question, holder: Any, other: Any) -> Term:
+    def answer_of(self, question: Question, holder: Any, compared: Any) -> Term:
         """Return the answer to a question about a text."""
 
     def length_of(self, payload: Any) -> Any:
@@ -83,19 +83,22 @@ class Sums:
         terms, kinds = self.terms, {}
         fails: list[Term] = [left.fails, right.fails]
         fitting = []
-        for word in KINDS:
-            (one, a), (two, b) = left.kinds.get(word, (False, None)), right.kinds.get(word, (False, None))
-            both = terms.both(one, two)
-            if both is False:
+        for kind in KINDS:
+            (left_guard, a), (right_guard, b) = (
+                left.kinds.get(kind, (False, None)),
+                right.kinds.get(kind, (False, None)),
+            )
+            guard = terms.both(left_guard, right_guard)
+            if guard is False:
                 continue
-            fitting.append(both)
-            if word == "number":
+            fitting.append(guard)
+            if kind == "number":
                 failed, payload = added((False, a), (False, b))
-                fails.append(terms.both(both, failed))
-                both = terms.both(both, terms.no(failed))
+                fails.append(terms.both(guard, failed))
+                guard = terms.both(guard, terms.no(failed))
             else:
                 payload = self._joined(a, b)
-            kinds[word] = both, payload
+            kinds[kind] = guard, payload
         return Value(terms.either(*fails, terms.no(terms.either(*fitting))), kinds)
 
     def _joined(self, left: Any, right: Any) -> Any:
@@ -104,8 +107,8 @@ class Sums:
         key = tuple(side if isinstance(side, str | tuple) else id(side) for side in (left, right))
         if key not in self._known:
             is_text = isinstance(left, str | Text) or isinstance(right, str | Text)
-            made = self._text(left, right) if is_text or not _is_array(left, right) else self._array(left, right)
-            self._known[key[0], key[1]] = left, right, made
+            joined = self._text(left, right) if is_text or not _is_array(left, right) else self._array(left, right)
+            self._known[key[0], key[1]] = left, right, joined
         return self._known[key[0], key[1]][2]
 
     # -- texts -----------------------------------------------------------------------------------------------------
@@ -137,22 +140,26 @@ class Sums:
         first: Question = "is" if atom.question in ("is", "starts_with") else "ends_with"
         second: Question = "is" if atom.question in ("is", "ends_with") else "starts_with"
         splits = range(len(literal) + 1) if atom.question == "is" else range(1, len(literal))
-        found = [
-            terms.both(terms.asked(first, left, literal[:at]), terms.asked(second, right, literal[at:]))
+        options = [
+            terms.both(terms.answer_of(first, left, literal[:at]), terms.answer_of(second, right, literal[at:]))
             for at in splits
         ]
         match atom.question:
             case "is":
                 pass
             case "starts_with":
-                found.append(terms.asked("starts_with", left, literal))
-                found.append(terms.both(terms.asked("is", left, ""), terms.asked("starts_with", right, literal)))
+                options.append(terms.answer_of("starts_with", left, literal))
+                options.append(
+                    terms.both(terms.answer_of("is", left, ""), terms.answer_of("starts_with", right, literal))
+                )
             case "ends_with":
-                found.append(terms.asked("ends_with", right, literal))
-                found.append(terms.both(terms.asked("is", right, ""), terms.asked("ends_with", left, literal)))
+                options.append(terms.answer_of("ends_with", right, literal))
+                options.append(
+                    terms.both(terms.answer_of("is", right, ""), terms.answer_of("ends_with", left, literal))
+                )
             case "contains":
-                found += [terms.asked("contains", left, literal), terms.asked("contains", right, literal)]
-        return terms.either(*found)
+                options += [terms.answer_of("contains", left, literal), terms.answer_of("contains", right, literal)]
+        return terms.either(*options)
 
     def suffices(self, question: Question, text: Text, other: Any) -> Term:
         """Return whether one of the halves of a joined text answers a question about another text for both."""
@@ -160,7 +167,11 @@ class Sums:
             return False
         halves = {"starts_with": text.halves[:1], "ends_with": text.halves[1:]}.get(question, text.halves)
         return self.terms.either(
-            *(half is other or self.terms.asked(question, half, other) for half in halves if not isinstance(half, str))
+            *(
+                half is other or self.terms.answer_of(question, half, other)
+                for half in halves
+                if not isinstance(half, str)
+            )
         )
 
     # -- arrays ----------------------------------------------------------------------------------------------------
@@ -176,13 +187,13 @@ class Sums:
         parts = [value(part) for part in tree.parts]
         if isinstance(tree, Template):
             return self.template(parts)
-        found = self.built(parts, is_list=tree.is_list)
+        value_built = self.built(parts, is_list=tree.is_list)
         if tree.base is None:
-            return found
+            return value_built
         base = value(tree.base)
-        is_none = self.terms.either(base.fails, *(when for word, (when, _) in base.kinds.items() if word != "object"))
-        fails = self.terms.either(found.fails, is_none)
-        return Value(fails, {"object": (self.terms.no(fails), found.kinds["object"][1])})
+        is_none = self.terms.either(base.fails, *(when for kind, (when, _) in base.kinds.items() if kind != "object"))
+        fails = self.terms.either(value_built.fails, is_none)
+        return Value(fails, {"object": (self.terms.no(fails), value_built.kinds["object"][1])})
 
     def built(self, parts: Sequence[Value], *, is_list: bool) -> Value:
         """Return the value of a list or an object of parts: each of them has a value, and none of them fails."""
@@ -190,7 +201,7 @@ class Sums:
         names = (self.terms.symbol("=built"),)
         if not is_list:
             return Value(fails, {"object": (self.terms.no(fails), names)})
-        kinds = frozenset(word for part in parts for word in part.kinds)
+        kinds = frozenset(kind for part in parts for kind in part.kinds)
         length = z3.IntVal(len(parts), self.terms.context)
         return Value(
             fails, {"array": (self.terms.no(fails), Array(names, of_kinds(kinds), length, parts=tuple(parts)))}
@@ -208,15 +219,15 @@ class Sums:
     def member_of(self, parts: Sequence[Value], equal: Callable[[tuple[str, Any]], Truth]) -> Truth:
         """Return when a built list contains an item, and when the search for it fails: it ends at a match."""
         terms = self.terms
-        found = Truth(False, False)
+        result = Truth(False, False)
         for part in parts:
             holds, fails = [], []
-            for word, (guard, payload) in part.kinds.items():
-                one = equal((word, payload))
-                holds.append(terms.both(guard, one.holds))
-                fails.append(terms.both(guard, one.fails))
-            found = self.member(found, Truth(terms.either(*holds), terms.either(*fails)))
-        return found
+            for kind, (guard, payload) in part.kinds.items():
+                match = equal((kind, payload))
+                holds.append(terms.both(guard, match.holds))
+                fails.append(terms.both(guard, match.fails))
+            result = self.member(result, Truth(terms.either(*holds), terms.either(*fails)))
+        return result
 
     def member(self, first: Truth, second: Truth) -> Truth:
         """Return when a joined array contains an item, and when the search for it fails, from both of its halves."""
@@ -251,13 +262,13 @@ def _number(side: Any) -> Any:
 
 def _items(*sides: Any) -> Domain | None:
     """Return the domain of the items of both arrays, None where one is not known."""
-    found = NOTHING
+    domain = NOTHING
     for side in sides:
         if isinstance(side, tuple):
             for item in side:
-                found |= of_constant(item)
+                domain |= of_constant(item)
         elif isinstance(side, Array) and side.items is not None:
-            found |= side.items
+            domain |= side.items
         else:
             return None
-    return found
+    return domain

@@ -117,8 +117,8 @@ class Terms(ABC):
     def _joined(parts: tuple[Term, ...], join: Callable[[list[Term]], Term], *, decisive: bool) -> Term:
         if any(part is decisive for part in parts):
             return decisive
-        found = [part for part in parts if not isinstance(part, bool)]
-        return join(found) if len(found) > 1 else found[0] if found else not decisive
+        terms = [part for part in parts if not isinstance(part, bool)]
+        return join(terms) if len(terms) > 1 else terms[0] if terms else not decisive
 
     @staticmethod
     def no(part: Term) -> Term:
@@ -180,11 +180,19 @@ class Terms(ABC):
         self.state(self.either(*(self._in_range(number, one, ranges) for one in ranges)))
         return number
 
-    def _in_range(self, number: Any, one: Range, ranges: tuple[Range, ...]) -> Term:
-        is_whole = one.integral and not all(other.integral for other in ranges)
+    def _in_range(self, number: Any, range_: Range, ranges: tuple[Range, ...]) -> Term:
+        is_whole = range_.integral and not all(other.integral for other in ranges)
         return self.both(
-            True if one.low is None else number > self.real(one.low) if one.above else number >= self.real(one.low),
-            True if one.high is None else number < self.real(one.high) if one.below else number <= self.real(one.high),
+            True
+            if range_.low is None
+            else number > self.real(range_.low)
+            if range_.above
+            else number >= self.real(range_.low),
+            True
+            if range_.high is None
+            else number < self.real(range_.high)
+            if range_.below
+            else number <= self.real(range_.high),
             z3.IsInt(number) if is_whole else True,
         )
 
@@ -214,10 +222,10 @@ class Terms(ABC):
         decided, fails = [], []
         for operand in operands:
             part = self.truth(operand)
-            here = part.holds if decisive else self.both(self.no(part.holds), self.no(part.fails))
-            decided.append(self.both(reached, here))
+            decides = part.holds if decisive else self.both(self.no(part.holds), self.no(part.fails))
+            decided.append(self.both(reached, decides))
             fails.append(self.both(reached, part.fails))
-            reached = self.both(reached, self.no(here), self.no(part.fails))
+            reached = self.both(reached, self.no(decides), self.no(part.fails))
         return Truth(self.either(*decided) if decisive else reached, self.either(*fails))
 
     def value(self, tree: Expression) -> Value:
@@ -326,14 +334,14 @@ class Terms(ABC):
     def _compare(self, tree: Compare) -> Truth:
         left, right = self.value(tree.left), self.value(tree.right)
         holds, fails = [], [left.fails, right.fails]
-        for one, (guard, payload) in left.kinds.items():
-            for two, (other_guard, other) in right.kinds.items():
-                both = self.both(guard, other_guard)
-                if both is False:
+        for left_word, (guard, payload) in left.kinds.items():
+            for right_word, (other_guard, right_payload) in right.kinds.items():
+                guards = self.both(guard, other_guard)
+                if guards is False:
                     continue
-                result = self._pair(tree, (one, payload), (two, other))
-                holds.append(self.both(both, result.holds, self.no(result.fails)))
-                fails.append(self.both(both, result.fails))
+                result = self._pair(tree, (left_word, payload), (right_word, right_payload))
+                holds.append(self.both(guards, result.holds, self.no(result.fails)))
+                fails.append(self.both(guards, result.fails))
         failed = self.either(*fails)
         return Truth(self.both(self.either(*holds), self.no(self.either(left.fails, right.fails))), failed)
 
@@ -350,7 +358,7 @@ class Terms(ABC):
             case "contains" | "not contains" | "starts_with" | "ends_with":
                 question: Question = "contains" if operator == "not contains" else operator
                 are_texts = left[0] == right[0] == "string"
-                holds, fails = (self.asked(question, left[1], right[1]), False) if are_texts else (False, True)
+                holds, fails = (self.answer_of(question, left[1], right[1]), False) if are_texts else (False, True)
             case "<" | "<=" | ">" | ">=":
                 if left[0] != "number" or right[0] != "number":
                     return Truth(False, True)
@@ -375,31 +383,31 @@ class Terms(ABC):
             if isinstance(b, bool):
                 return Truth(a if b else self.no(a), False)
             return Truth(a == b, False)
-        return Truth(self.asked("is", a, b), False)
+        return Truth(self.answer_of("is", a, b), False)
 
-    def asked(self, question: Question, holder: Any, other: Any) -> Term:
+    def answer_of(self, question: Question, holder: Any, compared: Any) -> Term:
         """Return the answer to a question about a text, with a literal or another text."""
-        if isinstance(other, str):
+        if isinstance(compared, str):
             if isinstance(holder, str):
-                return Atom(question, other).of(holder)
+                return Atom(question, compared).of(holder)
             if holder.members:
-                return self._members(holder, lambda text: Atom(question, other).of(text))
-            return self.atom(holder, Atom(question, other))
-        if holder is other:
+                return self._members(holder, lambda text: Atom(question, compared).of(text))
+            return self.atom(holder, Atom(question, compared))
+        if holder is compared:
             return True
         if question == "is" and isinstance(holder, str):
-            return self.asked("is", other, holder)
-        if other.members is not None:
-            self.bounded(len(other.members) * len(getattr(holder, "members", None) or (1,)), MAX_PAIRS)
-            return self._of_members(other, lambda member: self.asked(question, holder, member))
+            return self.answer_of("is", compared, holder)
+        if compared.members is not None:
+            self.bounded(len(compared.members) * len(getattr(holder, "members", None) or (1,)), MAX_PAIRS)
+            return self._of_members(compared, lambda member: self.answer_of(question, holder, member))
         if isinstance(holder, str):
             parts = parts_of(question, holder)
             self.bounded(len(parts), MAX_PARTS)
-            return self.either(*(self.atom(other, Atom("is", part)) for part in parts))
+            return self.either(*(self.atom(compared, Atom("is", part)) for part in parts))
         if holder.members is not None:
             self.bounded(sum(len(member) ** 2 for member in holder.members), MAX_PAIRS)
-            return self._of_members(holder, lambda member: self.asked(question, member, other))
-        return self._between(question, holder, other)
+            return self._of_members(holder, lambda member: self.answer_of(question, member, compared))
+        return self._between(question, holder, compared)
 
     def _of_members(self, text: Text, ask: Callable[[str], Term]) -> Term:
         """Return the answer about a text of an enum, from the answers about each member."""
@@ -454,7 +462,7 @@ class Terms(ABC):
             first, second = (self.member(item_tree, item, (word, half)) for half in payload.halves)
             return self.sums.member(first, second)
         if isinstance(payload, Array) and payload.parts is not None:
-            return self.sums.member_of(payload.parts, lambda one: self.equal(item, one))
+            return self.sums.member_of(payload.parts, lambda element: self.equal(item, element))
         if isinstance(payload, tuple):
             reached: Term = True
             holds, fails = [], []
@@ -465,13 +473,13 @@ class Terms(ABC):
                 reached = self.both(reached, self.no(part.holds), self.no(part.fails))
             return Truth(self.either(*holds), self.either(*fails))
         if item[0] in ("array", "object") or not isinstance(item_tree, Constant):
-            found, failed = self.boolean("in"), self.boolean("in fails")
-            payload.lookups.append((item_tree, found, failed))
-            self.state(z3.Implies(found, z3.And(payload.length >= 1, z3.Not(failed))))
+            is_found, failed = self.boolean("in"), self.boolean("in fails")
+            payload.lookups.append((item_tree, is_found, failed))
+            self.state(z3.Implies(is_found, z3.And(payload.length >= 1, z3.Not(failed))))
             self.state(z3.Implies(failed, payload.length >= 1))
             if compares(payload.items, item[0]):
                 self.state(z3.Not(failed))
-            return Truth(found, failed)
+            return Truth(is_found, failed)
         return self.holds(payload, item[0], item[1])
 
     def holds(self, array: Array, word: str, literal: Any) -> Truth:
@@ -481,9 +489,9 @@ class Terms(ABC):
             can_hold = array.items is None or array.items.allows(literal)
             array.holds[key] = self.boolean("holds") if can_hold else False
             array.fails[key] = False if compares(array.items, word) else self.boolean("holds fails")
-            for one in (array.holds[key], array.fails[key]):
-                if one is not False:
-                    self.state(z3.Implies(one, array.length >= 1))
+            for term in (array.holds[key], array.fails[key]):
+                if term is not False:
+                    self.state(z3.Implies(term, array.length >= 1))
             self.state(self.no(self.both(array.holds[key], array.fails[key])))
             for slot in array.indexed:
                 link(self, array, key, slot)

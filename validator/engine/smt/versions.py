@@ -140,15 +140,15 @@ class Versions(Terms):
         """Return the value of a version's field."""
         pending = [(version, fields)]
         while pending:
-            one, at = pending[-1]
-            if at in one.known:
+            current, at = pending[-1]
+            if at in current.known:
                 pending.pop()
                 continue
-            missing = [(part, where) for part, where in _parts(one, at) if where not in part.known]
+            missing = [(part, where) for part, where in _parts(current, at) if where not in part.known]
             if missing:
                 pending += missing
             else:
-                one.known[at] = self._component(one, at)
+                current.known[at] = self._component(current, at)
         return version.known[fields]
 
     def _component(self, version: Version, fields: Fields) -> Value:
@@ -256,17 +256,17 @@ class Versions(Terms):
         """
         pending = [merged]
         while pending:
-            one = pending[-1]
-            missing = [part for _, part in one.parts if isinstance(part, Merged) and key not in part.known]
+            current = pending[-1]
+            missing = [part for _, part in current.parts if isinstance(part, Merged) and key not in part.known]
             if missing:
                 pending += missing
                 continue
             pending.pop()
-            if key not in one.known:
-                self._pushed += len(one.parts)
+            if key not in current.known:
+                self._pushed += len(current.parts)
                 self.bounded(self._pushed, MAX_PUSHED)
-                answers = [part.known[key] if isinstance(part, Merged) else ask(part) for _, part in one.parts]
-                one.known[key] = self._picked([when for when, _ in one.parts], answers)
+                answers = [part.known[key] if isinstance(part, Merged) else ask(part) for _, part in current.parts]
+                current.known[key] = self._picked([when for when, _ in current.parts], answers)
         return merged.known[key]
 
     def _picked(self, conditions: list[Term], answers: list[Any]) -> Any:
@@ -276,15 +276,15 @@ class Versions(Terms):
 
     # -- questions -------------------------------------------------------------------------------------------------
 
-    def asked(self, question: Question, holder: Any, other: Any) -> Term:
+    def answer_of(self, question: Question, holder: Any, compared: Any) -> Term:
         """Return the answer to a question about a text, with a literal or another text."""
-        if holder is other:
+        if holder is compared:
             return True
-        if isinstance(other, Merged):
-            return self.pushed(other, (question, "of", holder), lambda one: self.asked(question, holder, one))
+        if isinstance(compared, Merged):
+            return self.pushed(compared, (question, "of", holder), lambda one: self.answer_of(question, holder, one))
         if isinstance(holder, Merged):
-            return self.pushed(holder, (question, other), lambda one: self.asked(question, one, other))
-        return super().asked(question, holder, other)
+            return self.pushed(holder, (question, compared), lambda one: self.answer_of(question, one, compared))
+        return super().answer_of(question, holder, compared)
 
     def found_in(self, text: Any, pattern: str) -> Term:
         """Return whether a pattern is found in a text."""
@@ -312,10 +312,10 @@ class Versions(Terms):
         choices = self._choices(word, payload)
         if choices is None:
             return self._guessed(array[1], payload)
-        found = [(when, self.holds(array[1], word, literal)) for when, literal in choices]
+        answers = [(when, self.holds(array[1], word, literal)) for when, literal in choices]
         return Truth(
-            self.either(*(self.both(when, one.holds) for when, one in found)),
-            self.either(*(self.both(when, one.fails) for when, one in found)),
+            self.either(*(self.both(when, one.holds) for when, one in answers)),
+            self.either(*(self.both(when, one.fails) for when, one in answers)),
         )
 
     def _both_pushed(self, merged: Merged, key: Hashable, ask: Callable[[Any], Truth]) -> Truth:
@@ -340,12 +340,12 @@ class Versions(Terms):
     def _guessed(self, array: Array, payload: Any) -> Truth:
         """Return free answers for an item that is not a literal: any answer, except that an empty array contains
         nothing."""
-        found, failed = self.boolean("in"), self.boolean("in_fails")
-        self.state(z3.Implies(z3.Or(found, failed), array.length >= 1))
-        self.state(z3.Not(z3.And(found, failed)))
+        is_found, failed = self.boolean("in"), self.boolean("in_fails")
+        self.state(z3.Implies(z3.Or(is_found, failed), array.length >= 1))
+        self.state(z3.Not(z3.And(is_found, failed)))
         if isinstance(payload, Text):
-            array.lookups.append((Reference(0, 0, payload.names), found, failed))
-        return Truth(found, failed)
+            array.lookups.append((Reference(0, 0, payload.names), is_found, failed))
+        return Truth(is_found, failed)
 
 
 def _parts(version: Version, fields: Fields) -> list[tuple[Version, Fields]]:
@@ -358,14 +358,14 @@ def _parts(version: Version, fields: Fields) -> list[tuple[Version, Fields]]:
 
 
 def _written(literal: Any, fields: Fields) -> Value:
-    found = within(literal, fields)
-    return NO_VALUE if found is UNDEFINED else Value(False, {kind(found): (True, found)})
+    value = within(literal, fields)
+    return NO_VALUE if value is UNDEFINED else Value(False, {kind(value): (True, value)})
 
 
 def _is_literal(payload: Any) -> bool:
     return payload is None or isinstance(payload, bool | int | Decimal | str)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     """Return whether two payloads or terms are identical, without asking Z3."""
-    return one is other or (type(one) is type(other) and _is_literal(one) and one == other)
+    return left is right or (type(left) is type(right) and _is_literal(left) and left == right)

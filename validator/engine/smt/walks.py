@@ -39,7 +39,7 @@ class Walk:
     def __init__(self, encoding: Encoding, model: Any) -> None:
         self.encoding = encoding
         self.edges: list[tuple[int, EdgeId, Taken]] = []
-        """Each edge with the node that it enters, which differs from its target where a plan redirects it."""
+        """Each edge with the node that it enters; that is not its target if a plan redirects the edge."""
         node = BAD
         while not self.edges or self.edges[-1][1] != START:
             edge_id, taken = next(one for one in encoding.taken[node] if _is_true(model, one[1].when))
@@ -56,7 +56,7 @@ class Walk:
         start = self.edges[0][2].after
         yield from (version for version in start.values() if isinstance(version, Leaf))
         for node, _, taken in self.edges:
-            yield from (version for version in taken.made if isinstance(version, Leaf))
+            yield from (version for version in taken.versions if isinstance(version, Leaf))
             yield from self.encoding.forgotten.get(node, {}).values()
 
     def terms(self) -> Versions:
@@ -70,11 +70,11 @@ class Walk:
 
         None where no values consistent with the model take it.
         """
-        found = state_of(model, self.terms())
-        if found is None:
+        state = state_of(model, self.terms())
+        if state is None:
             return None
         try:
-            return _Walker(self, found, shown).path(layer)
+            return _Walker(self, state, shown).path(layer)
         except _Astray:
             return None
 
@@ -83,17 +83,17 @@ class _Astray(Exception):  # noqa: N818 - never seen outside this file
     """A guard does not hold."""
 
 
-class _Held(NamedTuple):
+class _PathValue(NamedTuple):
     """The value of a version on one path; for a value from outside, the fields that the model has."""
 
     leaf: Leaf | None
-    found: Mapping[Names, Any]
+    model_state: Mapping[Names, Any]
     value: Any = None
     prefix: Fields = ()
-    parts: Mapping[str, _Held] | None = None
-    base: _Held | None = None
+    parts: Mapping[str, _PathValue] | None = None
+    base: _PathValue | None = None
 
-    def below(self, fields: Fields) -> _Held:
+    def below(self, fields: Fields) -> _PathValue:
         """Return the value of a field as an object of this class."""
         return self._replace(prefix=(*self.prefix, *fields))
 
@@ -109,8 +109,8 @@ class _Held(NamedTuple):
         value: Any = None
         for size in range(len(fields) + 1):
             key = (*self.leaf.key, *fields[:size])
-            if key in self.found:
-                value = self.found[key]
+            if key in self.model_state:
+                value = self.model_state[key]
             elif key in self.leaf.keys:
                 return UNDEFINED
             elif isinstance(value, tuple):
@@ -125,13 +125,13 @@ class _Held(NamedTuple):
 class _Walker:
     """Follows one walk with values."""
 
-    def __init__(self, walk: Walk, found: State, shown: Iterable[Names]) -> None:
+    def __init__(self, walk: Walk, model_state: State, shown: Iterable[Names]) -> None:
         self.walk = walk
-        self.found = found
+        self.model_state = model_state
         self.domains: Domains = walk.encoding.terms.domains
         self.names = with_owners(shown, self.domains)
         self.root_of = {name: self.domains.root(name) for name in self.names}
-        self.held: dict[Names, _Held] = {}
+        self.values: dict[Names, _PathValue] = {}
         self.state: dict[Names, Any] = {}
         self.roots = walk.encoding.system.roots
 
@@ -145,7 +145,7 @@ class _Walker:
         steps = []
         for (_, _, _), (node, edge_id, taken) in pairwise(self.walk.edges):
             edge = self.walk.encoding.system.edges[edge_id.node][edge_id.position]
-            self._take(edge, taken.made)
+            self._take(edge, taken.versions)
             self._forget(node)
             steps.append(Step(edge_id.node, edge, dict(self.state)))
         return Path(layer, before, tuple(steps))
@@ -154,57 +154,61 @@ class _Walker:
         for root, leaf in self.walk.encoding.forgotten.get(node, {}).items():
             self._bind(root, leaf)
 
-    def _take(self, edge: Edge, made: Iterable[Version]) -> None:
+    def _take(self, edge: Edge, versions: Iterable[Version]) -> None:
         if any(guard.decision.outcome(self.state) != guard.outcome for guard in edge.guards):
             raise _Astray
-        for assign, version in zip(edge.assigns, made, strict=True):
+        for assign, version in zip(edge.assigns, versions, strict=True):
             match assign.value:
                 case AnyValue(same=names) if names in self.roots:
-                    self._hold(assign.root, self.held.get(names))
+                    self._store(assign.root, self.values.get(names))
                 case AnyValue():
                     self._bind(assign.root, version)
                 case Literal(value=literal):
-                    self._hold(assign.root, _Held(None, {}, freeze(literal)))
+                    self._store(assign.root, _PathValue(None, {}, freeze(literal)))
                 case Computed(tree=tree):
-                    self._hold(assign.root, self._computed(tree))
+                    self._store(assign.root, self._computed(tree))
                 case _:
-                    self._hold(assign.root, None)
+                    self._store(assign.root, None)
 
-    def _computed(self, tree: Expression) -> _Held:
+    def _computed(self, tree: Expression) -> _PathValue:
         """Return the value of an expression; raises _Astray where it has none."""
         if isinstance(tree, Reference):
             root = self.domains.root(tree.names)
-            held = self.held[root].below(tree.names[len(root) :]) if root in self.held else _Held(None, {}, UNDEFINED)
+            value = (
+                self.values[root].below(tree.names[len(root) :])
+                if root in self.values
+                else _PathValue(None, {}, UNDEFINED)
+            )
         elif isinstance(tree, Built):
             base = None if tree.base is None else self._computed(tree.base)
             if base is not None and not isinstance(base.get(()), dict):
                 raise _Astray
             parts = {name: self._computed(part) for name, part in zip(tree.names, tree.parts, strict=True)}
             values = {name: part.get(()) for name, part in parts.items()}
-            held = _Held(
+            value = _PathValue(
                 None, {}, tuple(values.values()) if tree.is_list else FrozenMap(values), parts=parts, base=base
             )
         else:
-            held = _Held(None, {}, value_of(tree, self.state))
-        if held.get(()) is UNDEFINED:
+            value = _PathValue(None, {}, value_of(tree, self.state))
+        if value.get(()) is UNDEFINED:
             raise _Astray
-        return held
+        return value
 
     def _bind(self, root: Names, version: Version) -> None:
-        self._hold(root, _Held(version, self.found) if isinstance(version, Leaf) else None)
+        self._store(root, _PathValue(version, self.model_state) if isinstance(version, Leaf) else None)
 
-    def _hold(self, root: Names, held: _Held | None) -> None:
-        if held is None:
-            self.held.pop(root, None)
+    def _store(self, root: Names, path_value: _PathValue | None) -> None:
+        if path_value is None:
+            self.values.pop(root, None)
         else:
-            self.held[root] = held
+            self.values[root] = path_value
         for name, own_root in self.root_of.items():
             if own_root == root:
-                value = held.get(name[len(root) :]) if held is not None else UNDEFINED
-                if value is UNDEFINED:
+                field = path_value.get(name[len(root) :]) if path_value is not None else UNDEFINED
+                if field is UNDEFINED:
                     self.state.pop(name, None)
                 else:
-                    self.state[name] = value
+                    self.state[name] = field
 
 
 def simple(domain: Domain) -> Any:

@@ -68,13 +68,13 @@ class Assigned:
         return self._known[slot]
 
     def _union(self, slot: Slot) -> Domain:
-        found = NOTHING
+        domain = NOTHING
         for root, fields in reached([slot], self._copied):
             if root not in self.values or len(fields) > MAX_FIELDS:
                 return _UNKNOWN
             for value in self.values[root]:
-                found |= self._of(value, fields)
-        return found
+                domain |= self._of(value, fields)
+        return domain
 
     def _copied(self, slot: Slot) -> Iterator[Slot]:
         """Yield the slots that a value may have been copied from."""
@@ -107,16 +107,18 @@ class Assigned:
                 if fields:
                     return _UNKNOWN if is_indexed(fields) else _ABSENT  # an item of a joined array
                 kinds = result_kinds(tree)
-                found = of_kinds(kinds - NUMBER)
+                kinds_domain = of_kinds(kinds - NUMBER)
                 return (
-                    found if kinds == found.kinds else found | Domain(ranges=(Range(None, None, self.is_whole(tree)),))
+                    kinds_domain
+                    if kinds == kinds_domain.kinds
+                    else kinds_domain | Domain(ranges=(Range(None, None, self.is_whole(tree)),))
                 )
             case Undefined():
                 return _ABSENT
 
     def is_whole(self, tree: Expression) -> bool:
         """Return whether an expression's number is certainly whole, by everything that it is computed from."""
-        trees, seen = [tree], set[Slot]()
+        trees, visited = [tree], set[Slot]()
         while trees:
             match trees.pop():
                 case Constant(value=value):
@@ -129,8 +131,8 @@ class Assigned:
                     trees += children(node)
                 case Reference() as reference:
                     slot = self._slot(reference)
-                    if slot not in seen:
-                        seen.add(slot)
+                    if slot not in visited:
+                        visited.add(slot)
                         if not self._is_whole_at(slot, trees):
                             return False
                 case _:
@@ -167,21 +169,21 @@ def possible(domain: Domain) -> Domain:
     values that the searched path does not assign.
     """
     ranges = tuple(_tidied(one) for one in domain.ranges if not _is_empty(one))
-    found = replace(domain, ranges=ranges)
-    return found if found.kinds or found.undefined else replace(found, undefined=True)
+    result = replace(domain, ranges=ranges)
+    return result if result.kinds or result.undefined else replace(result, undefined=True)
 
 
-def _is_whole(one: Range) -> bool:
-    return one.integral or (one.low is not None and one.low == one.high and one.low == int(one.low))
+def _is_whole(range_: Range) -> bool:
+    return range_.integral or (range_.low is not None and range_.low == range_.high and range_.low == int(range_.low))
 
 
-def _tidied(one: Range) -> Range:
-    return one._replace(integral=_is_whole(one))
+def _tidied(range_: Range) -> Range:
+    return range_._replace(integral=_is_whole(range_))
 
 
-def _is_empty(one: Range) -> bool:
-    if one.low is None or one.high is None:
+def _is_empty(range_: Range) -> bool:
+    if range_.low is None or range_.high is None:
         return False
-    if not one.integral:
-        return one.low > one.high
-    return -(-one.low // 1) > one.high // 1
+    if not range_.integral:
+        return range_.low > range_.high
+    return -(-range_.low // 1) > range_.high // 1

@@ -9,10 +9,10 @@ from stepward.validator.analysis.product import CallOutcome
 from stepward.validator.engine.systems.deciding import conjunction
 from stepward.validator.engine.systems.ends import Ends
 from stepward.validator.engine.systems.joint import FAILED, SUCCEEDS
-from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.reading import conditions_of
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import NONE_HOLDS, AnyValue, Assign, Decision, Guard, Literal, Undefined
-from stepward.validator.engine.values.domains import Names, kept
+from stepward.validator.engine.values.domains import Names, saved
 from stepward.validator.engine.values.states import references_of
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Defined, Expression, Logic, Reference
@@ -53,32 +53,32 @@ class Moves(Protocol):
         """Yield the assignments of a step or sub-step with a given outcome; `name` is that of its error."""
 
 
-def inside(moves: Moves, number: int, leaving: Leaving) -> Leaving:
+def inside(moves: Moves, number: int, move: StepMove) -> StepMove:
     """Return a move inside of a body; one that ends it may assign its output, or give back carried variables.
 
     These get their values from before the item, if it is skipped.
     """
-    leaving = leaving._replace(assigns=(*leaving.assigns, *moves.ends.given(number, leaving)))
-    ending = leaving.transition.ending
+    move = move._replace(assigns=(*move.assigns, *moves.ends.given(number, move)))
+    ending = move.transition.ending
     owner = moves.facts.bodies.reverts(number, ending.status if ending is not None else None)
     if owner is None:
-        return leaving
-    return leaving._replace(assigns=(*leaving.assigns, *_given_back(moves, owner, LAST)))
+        return move
+    return move._replace(assigns=(*move.assigns, *_given_back(moves, owner, LAST)))
 
 
 def _given_back(moves: Moves, owner: int, when: str) -> Iterator[Assign]:
     """Yield the assignments that give carried variables back the values that they had when items began."""
-    lost = moves.facts.bodies.may_lose(owner) if when == LAST else ()
+    cleared = moves.facts.bodies.may_lose(owner) if when == LAST else ()
     for source in _carried(moves, owner):
         root = (source.name,)
-        yield Assign(root, AnyValue(source, maybe=root in lost, same=kept(root, owner, when)))
+        yield Assign(root, AnyValue(source, maybe=root in cleared, same=saved(root, owner, when)))
 
 
 def _remembered(moves: Moves, owner: int, when: str) -> Iterator[Assign]:
     """Yield the assignments that keep the values of carried variables when items begin."""
     for source in _carried(moves, owner):
         root = (source.name,)
-        yield Assign(kept(root, owner, when), AnyValue(source, maybe=True, same=root))
+        yield Assign(saved(root, owner, when), AnyValue(source, maybe=True, same=root))
 
 
 def _carried(moves: Moves, owner: int) -> Iterator[Source]:
@@ -87,17 +87,17 @@ def _carried(moves: Moves, owner: int) -> Iterator[Source]:
         yield next(source for source in sources if source.step == owner)
 
 
-def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+def started(moves: Moves, number: int, step: ForEachStep, transitions: Iterable[Transition]) -> Iterator[StepMove]:
     """Yield the moves of the start of a for_each step: to its items, or a failure before them."""
     trees = moves.trees(number)
-    wanted = _readable(moves, number, step, [tree for tree in trees.values() if tree is not None])
+    readable = _readable(moves, number, step, [tree for tree in trees.values() if tree is not None])
     for transition in transitions:
         if transition.kind == "success":
-            guards = () if wanted is None else (Guard(wanted, 0),)
+            guards = () if readable is None else (Guard(readable, 0),)
             carried = (*moves.assigned(step, trees, {}), *_remembered(moves, number, ALL))
-            yield Leaving(transition, guards, carried, (), 1)
+            yield StepMove(transition, guards, carried, (), 1)
     for name in moves.facts.failing.at(number):
-        yield Leaving(moves.facts.flow.failure(number, name), (), _failed(moves, step, name), (), 1)
+        yield StepMove(moves.facts.flow.failure(number, name), (), _failed(moves, step, name), (), 1)
 
 
 def _readable(moves: Moves, number: int, step: ForEachStep, trees: list[Expression]) -> Decision | None:
@@ -110,8 +110,8 @@ def _readable(moves: Moves, number: int, step: ForEachStep, trees: list[Expressi
     plain = [name for name in doubtful if name in others or name not in references_of(trees)]
     if any(doubtful[name] is None for name in plain):
         return Decision((Constant(0, 0, False),))
-    asked = [Defined(0, 0, Reference(0, 0, name)) for name in plain] + conditions_of(trees, doubtful, ())
-    return Decision((conjunction(asked),)) if asked else None
+    conditions = [Defined(0, 0, Reference(0, 0, name)) for name in plain] + conditions_of(trees, doubtful, ())
+    return Decision((conjunction(conditions),)) if conditions else None
 
 
 def _failed(moves: Moves, step: ForEachStep, name: str) -> tuple[Assign, ...]:
@@ -142,36 +142,36 @@ def _some_failed(moves: Moves, number: int) -> Decision | None:
     return Decision((names[0] if len(names) == 1 else Logic(0, 0, "or", tuple(names)),))
 
 
-def _branch_started(moves: Moves, number: int, step: BranchStep) -> Iterator[Leaving]:
+def _branch_started(moves: Moves, number: int, step: BranchStep) -> Iterator[StepMove]:
     """Yield the moves of the start of a branch: into its body, or past it, if one that it depends on has failed."""
     failed = _some_failed(moves, number)
     for transition in moves.facts.flow.transitions[number]:
         if transition.kind == "success":
             guards = () if failed is None else (Guard(failed, NONE_HOLDS),)
-            yield Leaving(transition, guards, (), (), 0)
+            yield StepMove(transition, guards, (), (), 0)
         elif transition.kind == "skipped":
             assert failed is not None, "only a branch that depends on another is passed"
             for name in moves.facts.failing.at(number):
-                yield Leaving(transition, (Guard(failed, 0),), tuple(moves.left_with(step, FAILED, name)), (), 0)
+                yield StepMove(transition, (Guard(failed, 0),), tuple(moves.left_with(step, FAILED, name)), (), 0)
 
 
-def _branches_joined(moves: Moves, number: int, step: ParallelStep) -> Iterator[Leaving]:
+def _branches_joined(moves: Moves, number: int, step: ParallelStep) -> Iterator[StepMove]:
     """Yield the moves of the stage behind branches: the step fails if one of them has failed."""
     failed = _some_failed(moves, number)
     assert failed is not None, "a step has a branch"
     for transition in moves.facts.flow.transitions[number]:
         if transition.kind == "success":
             for guards, value in moves.ends.together(number):
-                own = (step.id, "output")
+                output = (step.id, "output")
                 left = moves.left_with(step, SUCCEEDS)
-                assigns = tuple(one._replace(value=value) if one.root == own else one for one in left)
-                yield Leaving(transition, (Guard(failed, NONE_HOLDS), *guards), assigns, (), 0)
+                assigns = tuple(one._replace(value=value) if one.root == output else one for one in left)
+                yield StepMove(transition, (Guard(failed, NONE_HOLDS), *guards), assigns, (), 0)
     for name in moves.facts.failing.at(number):
-        due = moves.facts.flow.failure(number, name)
-        yield Leaving(due, (Guard(failed, 0),), tuple(moves.left_with(step, FAILED, name)), (), 0)
+        failing = moves.facts.flow.failure(number, name)
+        yield StepMove(failing, (Guard(failed, 0),), tuple(moves.left_with(step, FAILED, name)), (), 0)
 
 
-def forked(moves: Moves, number: int) -> Iterator[Leaving]:
+def forked(moves: Moves, number: int) -> Iterator[StepMove]:
     """Yield the moves of a step with branches, of the start of one, or of the stage behind them."""
     step = moves.facts.flow.steps[number]
     whole = moves.facts.bodies.joined(number)
@@ -181,7 +181,7 @@ def forked(moves: Moves, number: int) -> Iterator[Leaving]:
         yield from _branch_started(moves, number, step)
     else:
         transitions = moves.facts.flow.transitions[number]
-        yield from (Leaving(one, (), (), (), 1) for one in transitions if one.kind == "success")
+        yield from (StepMove(one, (), (), (), 1) for one in transitions if one.kind == "success")
 
 
 def _without_error(moves: Moves, step: ForEachStep) -> Iterator[Assign]:
@@ -197,21 +197,21 @@ def written_items(step: ForEachStep) -> list[Any]:
     return values if len(values) == len(trees) <= MAX_WRITTEN else []
 
 
-def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Iterator[StepMove]:
     """Yield the moves of a stage: an item is fresh, and the names of the body are undefined."""
     bodies, names = moves.facts.bodies, moves.facts.meaning.names
     owner, step = bodies.of_stages[number].owner, bodies.step_of(number)
-    gone = tuple(Assign(root, Undefined()) for root in sorted(bodies.locals(owner)))
+    cleared = tuple(Assign(root, Undefined()) for root in sorted(bodies.locals(owner)))
     for transition in transitions:
         assigns: tuple[Assign, ...] = ()
         if transition.kind == "item" and bodies.of_stages[number].next == number:
-            found = {one: source for (one,) in bodies.item_names(step) for source in names.variables[one]}
-            assigns = tuple(Assign((one,), AnyValue(source)) for one, source in found.items())
+            sources = {one: source for (one,) in bodies.item_names(step) for source in names.variables[one]}
+            assigns = tuple(Assign((one,), AnyValue(source)) for one, source in sources.items())
             assigns += tuple(_remembered(moves, owner, LAST))
             for value in written_items(step):
                 item = Assign((step.item_name,), Literal(value))
-                told = (one if one.root != item.root else item for one in assigns)
-                yield Leaving(transition, (), (*gone, *told), (), 0)
+                with_item = (one if one.root != item.root else item for one in assigns)
+                yield StepMove(transition, (), (*cleared, *with_item), (), 0)
             if written_items(step):
                 continue
         elif transition.kind == "again":
@@ -222,7 +222,7 @@ def between(moves: Moves, number: int, transitions: Iterable[Transition]) -> Ite
             assigns = (*moves.left_with(step, SUCCEEDS), *_listed(moves, step, has_failed=False))
         elif transition.kind != "item":  # behind a failed item, others that were under way may follow
             continue
-        yield Leaving(transition, (), (*gone, *assigns), (), int(transition.kind == "again"))
+        yield StepMove(transition, (), (*cleared, *assigns), (), int(transition.kind == "again"))
     for name in moves.facts.failing.at(number):
         left = (*_failed(moves, step, name), *_listed(moves, step, has_failed=True))
-        yield Leaving(moves.facts.flow.failure(number, name), (), (*gone, *left), (), 0)
+        yield StepMove(moves.facts.flow.failure(number, name), (), (*cleared, *left), (), 0)

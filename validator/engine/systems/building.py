@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from stepward.validator.analysis.counting import explore_counted
 from stepward.validator.analysis.product import Exploration, Monitor, explore
 from stepward.validator.analysis.reached import reached
-from stepward.validator.engine.systems.behind import Behind, Siblings
+from stepward.validator.engine.systems.after_siblings import CallAfterSiblings, Siblings
 from stepward.validator.engine.systems.joint import Guards
-from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.moves import Moves
 from stepward.validator.engine.systems.slicing import GONE, next_nodes
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import (
     BAD,
     Assign,
@@ -29,7 +29,7 @@ from stepward.validator.engine.systems.system import (
     Guard,
     System,
 )
-from stepward.validator.engine.values.domains import Names, is_kept, real
+from stepward.validator.engine.values.domains import Names, is_saved, real
 from stepward.vm.language.transitions import END, Transition
 
 if TYPE_CHECKING:
@@ -79,40 +79,40 @@ class Product:
     """
 
     def __init__(self, analyses: Analyses, question: Question) -> None:
-        self.found = found = _explored(analyses, question)
-        self.monitor = found.monitor
-        self.out, self.before = found.out, found.before
-        self.bad = {number for number, kind, _ in found.marks if question.asks(kind, found.steps[number])}
+        self.exploration = exploration = _explored(analyses, question)
+        self.monitor = exploration.monitor
+        self.out, self.before = exploration.out, exploration.before
+        self.bad = {number for number, kind, _ in exploration.marks if question.asks(kind, exploration.steps[number])}
         self._prune()
 
     @property
     def pairs(self) -> list[tuple[int, object]]:
         """Every pair: the position of a step, and a state of the monitor."""
-        return self.found.visited
+        return self.exploration.visited
 
     def _prune(self) -> None:
         """Find the pairs from which the property can still be broken."""
-        self.alive = bytearray(self.found.pairs)
+        self.alive = bytearray(self.exploration.pairs)
         for number in reached(self.bad, self.before.__getitem__):
             self.alive[number] = 1
 
     def transitions(self, number: int) -> Iterator[tuple[int, Transition]]:
         """Yield the transitions of a pair, each with its target pair, or GONE where the property can't be broken any
         more."""
-        for target, transition in self.found.transitions(number):
+        for target, transition in self.exploration.transitions(number):
             yield (target if target is not None and self.alive[target] else GONE), transition
 
 
 def _explored(analyses: Analyses, question: Question) -> Exploration:
     """Return the exploration of possible transitions: the one of the question, or a new one within the limits."""
-    flow, possible, found = analyses.facts.flow, analyses.transitions.possible, question.explored
-    if found is None:
-        found = explore_counted(flow, question.monitor, possible, most_counted=MAX_COUNTED, limit=MAX_PAIRS)
-    elif found.is_counted and found.pairs > MAX_COUNTED:
-        found = explore(flow, question.monitor, possible, limit=MAX_PAIRS)
-    if not found.is_complete or found.pairs > MAX_PAIRS:
+    flow, possible, exploration = analyses.facts.flow, analyses.transitions.possible, question.explored
+    if exploration is None:
+        exploration = explore_counted(flow, question.monitor, possible, most_counted=MAX_COUNTED, limit=MAX_PAIRS)
+    elif exploration.is_counted and exploration.pairs > MAX_COUNTED:
+        exploration = explore(flow, question.monitor, possible, limit=MAX_PAIRS)
+    if not exploration.is_complete or exploration.pairs > MAX_PAIRS:
         raise TooLarge
-    return found
+    return exploration
 
 
 @dataclass
@@ -148,28 +148,28 @@ class Builder:
         while True:
             relevant = self._relevant_nodes(roots)
             next_node = self._next_nodes(relevant)
-            wanted = self.moves.closed(roots | self._read_by(relevant))
-            if self._relevant_nodes(wanted) <= relevant:
-                return Slice(wanted, relevant, next_node)
-            roots = wanted
+            needed = self.moves.closed(roots | self._read_by(relevant))
+            if self._relevant_nodes(needed) <= relevant:
+                return Slice(needed, relevant, next_node)
+            roots = needed
 
     def whole(self) -> Slice:
         """Return the slice with all pairs."""
         relevant = {number for number, alive in enumerate(self.product.alive) if alive}
-        steps = {self.product.found.steps[number] for number in relevant}
+        steps = {self.product.exploration.steps[number] for number in relevant}
         roots = self.moves.closed(
-            {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
+            {root for step in steps for move in self.moves.of(step) for root in self._roots_of(move.guards)}
             | self._asked_at_bad()
         )
-        return Slice(roots, relevant, list(range(self.product.found.pairs)))
+        return Slice(roots, relevant, list(range(self.product.exploration.pairs)))
 
     def _asked_at_bad(self) -> set[Names]:
-        found: set[Names] = set()
+        roots: set[Names] = set()
         for number in self.product.bad:
-            for way in self._ways_in(number):
-                for guards in (*way.starts, *(one.guards for results in way.siblings for one in results)):
-                    found |= self._roots_of(guards)
-        return found
+            for entry in self._ways_in(number):
+                for guards in (*entry.starts, *(one.guards for results in entry.siblings for one in results)):
+                    roots |= self._roots_of(guards)
+        return roots
 
     def _relevant_nodes(self, roots: frozenset[Names]) -> set[int]:
         """Return the pairs that are always relevant: the entry, violations, and writers of tracked variables."""
@@ -178,25 +178,25 @@ class Builder:
         if steps:
             alive = self.product.alive
             relevant.update(
-                number for number, at in enumerate(self.product.found.steps) if at in steps and alive[number]
+                number for number, at in enumerate(self.product.exploration.steps) if at in steps and alive[number]
             )
         return relevant
 
     def _next_nodes(self, relevant: set[int]) -> list[int]:
         """Return for every pair the next relevant node; adds to `relevant` the pairs with several next nodes."""
-        return next_nodes(self.product.found.pairs, relevant, self._targets, self.product.before)
+        return next_nodes(self.product.exploration.pairs, relevant, self._targets, self.product.before)
 
     def _targets(self, number: int) -> Sequence[int]:
         """Return the successors of a pair; GONE counts only where a decision can avoid the property."""
-        out, alive, step = self.product.out[number], self.product.alive, self.product.found.steps[number]
+        out, alive, step = self.product.out[number], self.product.alive, self.product.exploration.steps[number]
         if step in self.moves.deciding:
             targets = [target if alive[target] else GONE for target in out]
-            return [*targets, GONE] if GONE not in targets and self.product.found.may_end(step) else targets
+            return [*targets, GONE] if GONE not in targets and self.product.exploration.may_end(step) else targets
         return out if len(out) == 1 else [target for target in out if alive[target]]
 
     def _read_by(self, relevant: Iterable[int]) -> set[Names]:
-        steps = {self.product.found.steps[number] for number in relevant}
-        return {root for step in steps for leaving in self.moves.of(step) for root in self._roots_of(leaving.guards)}
+        steps = {self.product.exploration.steps[number] for number in relevant}
+        return {root for step in steps for move in self.moves.of(step) for root in self._roots_of(move.guards)}
 
     def _roots_of(self, guards: Guards) -> set[Names]:
         return {root for guard in guards for root in self.moves.roots_of(guard.decision)}
@@ -211,31 +211,34 @@ class Builder:
         behind: list[tuple[Edge, ...]] = []  # the nodes after those of pairs: where siblings have come before a call
         edges = tuple(tuple(_cheapest(self._edges(number, slice_, behind))) for number in order)
         edges += tuple(behind)
-        earlier = {one.root for each in edges for edge in each for one in edge.assigns if is_kept(one.root)}
+        earlier = {one.root for each in edges for edge in each for one in edge.assigns if is_saved(one.root)}
         return System(edges, slice_.roots | earlier, self.moves.inputs(slice_.roots))
 
-    def _edges(self, number: int, slice_: Slice, behind: list[tuple[Edge, ...]]) -> Iterator[Edge]:
+    def _edges(self, number: int, slice_: Slice, sibling_edges: list[tuple[Edge, ...]]) -> Iterator[Edge]:
         product_ = self.product
-        step, state = product_.found.steps[number], product_.found.states[number]
-        for way in self._ways_in(number):
-            yield from self._entering(number, way, slice_, behind)
-        for leaving in self.moves.of(step):
-            if not self.analyses.transitions.is_possible(step, leaving.transition):
+        step, state = product_.exploration.steps[number], product_.exploration.states[number]
+        for entry in self._ways_in(number):
+            yield from self._entering(number, entry, slice_, sibling_edges)
+        for move in self.moves.of(step):
+            if not self.analyses.transitions.is_possible(step, move.transition):
                 continue
-            assigns = tuple(self._tracked(leaving.assigns, slice_.roots))
-            for after in product_.monitor.leave(step, state, leaving.transition, dict(leaving.call_outcomes)):
-                yield from self._edge(number, leaving, assigns, after, slice_)
+            assigns = tuple(self._tracked(move.assigns, slice_.roots))
+            for after in product_.monitor.leave(step, state, move.transition, dict(move.call_outcomes)):
+                yield from self._edge(number, move, assigns, after, slice_)
 
-    def _entering(self, number: int, way: Behind, slice_: Slice, behind: list[tuple[Edge, ...]]) -> Iterator[Edge]:
-        """Yield the edges by which entering a pair breaks the property; adds the nodes between siblings to `behind`."""
-        step, kind = self.product.found.steps[number], self.product.monitor.enter(*self.product.pairs[number])
+    def _entering(
+        self, number: int, entry: CallAfterSiblings, slice_: Slice, sibling_edges: list[tuple[Edge, ...]]
+    ) -> Iterator[Edge]:
+        """Yield the edges by which entering a pair breaks the property; adds those between siblings to
+        `sibling_edges`."""
+        step, kind = self.product.exploration.steps[number], self.product.monitor.enter(*self.product.pairs[number])
         assert kind is not None
         cost = 0 if kind == "missing" else self.facts.least_cost(step) + (kind == "retried")
         last = CompressedEdge(step, None, (), (number, -1), kind)
-        edges = tuple(Edge(BAD, guards, (), cost, last) for guards in way.starts)
-        for results in reversed(way.siblings):
-            node = len(slice_.nodes) + len(behind)
-            behind.append(edges)
+        edges = tuple(Edge(BAD, guards, (), cost, last) for guards in entry.starts)
+        for results in reversed(entry.siblings):
+            node = len(slice_.nodes) + len(sibling_edges)
+            sibling_edges.append(edges)
             edges = tuple(
                 Edge(
                     node,
@@ -249,42 +252,46 @@ class Builder:
         yield from edges
 
     def _edge(
-        self, number: int, leaving: Leaving, assigns: tuple[Assign, ...], after: object, slice_: Slice
+        self, number: int, move: StepMove, assigns: tuple[Assign, ...], after: object, slice_: Slice
     ) -> Iterator[Edge]:
-        product_, transition = self.product, leaving.transition
-        step = product_.found.steps[number]
+        product_, transition = self.product, move.transition
+        step = product_.exploration.steps[number]
         if transition.to == END or product_.monitor.closes(transition):
             kind = product_.monitor.end(step, after, transition)
             if self.question.asks(kind, step):
                 assert kind is not None
-                compressed = CompressedEdge(step, transition, leaving.call_outcomes, (number, -1), kind, leaving.errors)
-                yield Edge(BAD, leaving.guards, assigns, leaving.cost, compressed)
+                compressed = CompressedEdge(step, transition, move.call_outcomes, (number, -1), kind, move.errors)
+                yield Edge(BAD, move.guards, assigns, move.cost, compressed)
         if transition.to >= 0:
-            target = product_.found.number(transition.to, after)
+            target = product_.exploration.number(transition.to, after)
             if target is not None and product_.alive[target]:
-                compressed = CompressedEdge(
-                    step, transition, leaving.call_outcomes, (number, target), errors=leaving.errors
-                )
+                compressed = CompressedEdge(step, transition, move.call_outcomes, (number, target), errors=move.errors)
                 node = slice_.nodes[slice_.next_node[target]]
-                yield Edge(node, leaving.guards, assigns, leaving.cost, compressed)
+                yield Edge(node, move.guards, assigns, move.cost, compressed)
 
     @staticmethod
     def _tracked(assigns: Iterable[Assign], roots: frozenset[Names]) -> Iterator[Assign]:
         return (one for one in assigns if real(one.root) in roots)
 
-    def _ways_in(self, number: int) -> Iterator[Behind]:
-        """Yield the ways in which entering a pair breaks the property: what starts, and behind which siblings."""
-        step, state = self.product.found.steps[number], self.product.found.states[number]
+    def _ways_in(self, number: int) -> Iterator[CallAfterSiblings]:
+        """Yield the starts of calls that break the property at a pair, each with the siblings before it."""
+        step, state = self.product.exploration.steps[number], self.product.exploration.states[number]
         if not self.question.asks(self.product.monitor.enter(step, state), step):
             return
         for subs in self.product.monitor.violating_starts(step, state):
-            behind = self._siblings.before(step, subs)
-            siblings = behind.siblings if behind is not None else ()
-            starts = [behind.starts] if behind is not None else [self.moves.starts(step, sub) for sub in subs]
+            after_siblings = self._siblings.before(step, subs)
+            siblings = after_siblings.siblings if after_siblings is not None else ()
+            starts = (
+                [after_siblings.starts]
+                if after_siblings is not None
+                else [self.moves.starts(step, sub) for sub in subs]
+            )
             for test in self.question.tests:
-                asked = [[(Guard(one, outcome),) for outcome in bad] for one, bad in test]
-                found = (tuple(guard for guards in chosen for guard in guards) for chosen in product(*starts, *asked))
-                yield Behind(siblings, tuple(found))
+                conditions = [[(Guard(one, outcome),) for outcome in bad] for one, bad in test]
+                combinations = (
+                    tuple(guard for guards in chosen for guard in guards) for chosen in product(*starts, *conditions)
+                )
+                yield CallAfterSiblings(siblings, tuple(combinations))
 
 
 def _cheapest(edges: Iterable[Edge]) -> list[Edge]:

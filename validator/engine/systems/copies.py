@@ -27,10 +27,10 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
     from networkx.utils import UnionFind
 
     copies: dict[Names, list[Expression]] = {}
-    for one in assigns(system):
-        if isinstance(one.value, Computed) and isinstance(one.value.tree, Reference | Built):
-            copies.setdefault(one.root, []).append(one.value.tree)
-    alike: UnionFind[Names] = UnionFind()
+    for assign in assigns(system):
+        if isinstance(assign.value, Computed) and isinstance(assign.value.tree, Reference | Built):
+            copies.setdefault(assign.root, []).append(assign.value.tree)
+    classes: UnionFind[Names] = UnionFind()
     # An object is copied with its fields, so the fields share their cuts as well.
     names = dict.fromkeys(with_owners(system.references, domains))
     pending = list(names)
@@ -41,38 +41,38 @@ def equivalence_groups(system: System, domains: Domains, most: int = MAX_REFEREN
             origin = leaf(tree, name[len(root) :]).tree
             if not isinstance(origin, Reference):
                 continue
-            other = origin.names
-            if len(other) > MAX_DEPTH:
+            source = origin.names
+            if len(source) > MAX_DEPTH:
                 raise TooMany
-            alike.union(other, name)
-            for more in with_owners([other], domains):
-                if more not in names:
-                    names[more] = None
-                    pending.append(more)
+            classes.union(source, name)
+            for related in with_owners([source], domains):
+                if related not in names:
+                    names[related] = None
+                    pending.append(related)
         if len(names) > most:
             raise TooMany
     groups: dict[Names, list[Names]] = {}
-    for name in alike:
-        groups.setdefault(alike[name], []).append(name)
+    for name in classes:
+        groups.setdefault(classes[name], []).append(name)
     return list(groups.values())
 
 
 def constants(system: System, domains: Domains, groups: list[list[Names]]) -> Iterator[tuple[Names, Any]]:
     """Yield the values that are assigned to references, and the texts that only some of their sources have."""
     set_to: dict[Names, list[Assign]] = {}
-    for one in assigns(system):
-        set_to.setdefault(one.root, []).append(one)
+    for assign in assigns(system):
+        set_to.setdefault(assign.root, []).append(assign)
     for name in dict.fromkeys((*system.references, *(name for group in groups for name in group))):
         root = domains.root(name)
-        for one in set_to.get(root, ()):
+        for assign in set_to.get(root, ()):
             fields = name[len(root) :]
-            if isinstance(one.value, Literal):
-                yield name, within(one.value.value, fields)
-            elif isinstance(one.value, Computed) and isinstance(one.value.tree, Built):
-                part = leaf(one.value.tree, fields).tree
+            if isinstance(assign.value, Literal):
+                yield name, within(assign.value.value, fields)
+            elif isinstance(assign.value, Computed) and isinstance(assign.value.tree, Built):
+                part = leaf(assign.value.tree, fields).tree
                 yield from [(name, part.value)] if isinstance(part, Constant) else ()
-            elif isinstance(one.value, AnyValue):
-                yield name, domains.given(one.value.source, fields).texts
+            elif isinstance(assign.value, AnyValue):
+                yield name, domains.given(assign.value.source, fields).texts
 
 
 def assigns(system: System) -> dict[Assign, None]:

@@ -1,4 +1,4 @@
-"""What bodies that are performed once give: the output of a branch or of a call is that of the `end` that it reaches.
+"""The outputs of bodies that are performed once: a branch or a call has the output of the `end` that it reaches.
 
 An `end` assigns it as a `set` assigns a variable, and any other step that ends the body with success leaves it
 undefined. Nothing reads it before the stage behind the body. A step with branches gives an object that is built of what
@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.starts import Starts
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import (
     NONE_HOLDS,
     AnyValue,
@@ -77,10 +77,10 @@ class Ends:
         trees = [value.tree for value in values if isinstance(value, Computed)]
         return {self.domains.root(names) for names in references_of(trees)}
 
-    def given(self, number: int, leaving: Leaving) -> Iterator[Assign]:
+    def given(self, number: int, move: StepMove) -> Iterator[Assign]:
         """Yield the assignments of the output of a body that a move ends with success."""
         owner = self.layout.owner(number)
-        if owner is None or not _is_success(leaving.transition):
+        if owner is None or not _is_success(move.transition):
             return
         step = self.facts.bodies.each(owner)
         if not step.is_once:
@@ -91,10 +91,10 @@ class Ends:
             yield Assign((step.output_key,), Computed(Reference(0, 0, root)) if is_end else Undefined())
 
     def together(self, join: int) -> Iterator[tuple[tuple[Guard, ...], Value]]:
-        """Yield what a step with branches gives where they are joined, each with the guards under which it does.
+        """Yield the possible outputs of a step with branches at the stage that joins them, each with its guards.
 
-        There is one object for each choice of the branches that may have ended without an output; where these are
-        many, and where nothing reads the object, it is any one of its type.
+        There is one object for each choice of branches that ended without an output. If there are too many choices, or
+        nothing reads the object, the output is any value of its type.
         """
         outputs = self._joined_at(join)
         fork = self.layout.fork_of(join)
@@ -103,20 +103,20 @@ class Ends:
         if len(unsure) > MAX_UNSURE or (unsure and not self._is_read(fork.owner)):
             yield (), AnyValue(self.facts.meaning.names.outputs[self.layout.steps[fork.owner].id])
             return
-        asked = {name: Decision((Defined(0, 0, Reference(0, 0, (name, "output"))),)) for name in unsure}
+        decisions = {name: Decision((Defined(0, 0, Reference(0, 0, (name, "output"))),)) for name in unsure}
         for present in product((0, NONE_HOLDS), repeat=len(unsure)):
-            said = dict(zip(unsure, present, strict=True))
-            held = [name for name, how in outputs if how == "always" or said.get(name) == 0]
-            parts = tuple(Reference(0, 0, (name, "output")) for name in held)
-            guards = tuple(Guard(asked[name], outcome) for name, outcome in said.items())
-            yield guards, Computed(Built(0, 0, tuple(map(own_name, held)), parts, is_list=False))
+            present_outputs = dict(zip(unsure, present, strict=True))
+            defined = [name for name, how in outputs if how == "always" or present_outputs.get(name) == 0]
+            parts = tuple(Reference(0, 0, (name, "output")) for name in defined)
+            guards = tuple(Guard(decisions[name], outcome) for name, outcome in present_outputs.items())
+            yield guards, Computed(Built(0, 0, tuple(map(own_name, defined)), parts, is_list=False))
 
     def _joined_at(self, join: int) -> list[tuple[str, Gives]]:
         """Return the branches before a stage, and whether they have an output where all have succeeded."""
         fork = self.layout.fork_of(join)
         assert fork is not None
-        found = [(self.layout.steps[one].id, self.facts.flow.gives(one)) for one in fork.branches]
-        return [(name, how) for name, how in found if how != "never"]
+        branches = [(self.layout.steps[one].id, self.facts.flow.gives(one)) for one in fork.branches]
+        return [(name, how) for name, how in branches if how != "never"]
 
     def _is_read(self, owner: int) -> bool:
         """Return whether the program may read what a step with branches gives: a step does, or some rule reads."""
@@ -139,22 +139,24 @@ class Ends:
 
     def _value(self, number: int, owner: int) -> Value:
         """Return what an `end` gives; any value of the type that a caller takes, if it may give another one."""
-        if self.asked(number) is None:
+        if self.type_conditions(number) is None:
             return AnyValue(self.facts.meaning.names.outputs[self.facts.bodies.each(owner).id])
         tree = self._tree(number)
         return Literal(tree.value) if isinstance(tree, Constant) else Computed(tree)
 
-    def asked(self, number: int) -> list[Expression] | None:
+    def type_conditions(self, number: int) -> list[Expression] | None:
         """Return the conditions under which a caller takes what an `end` gives; None where conditions can't tell."""
-        taken, output = self._taken(number), self._end(number).output
+        accepted, output = self._taken(number), self._end(number).output
         return (
-            [] if taken is None or self._fits(output, taken) else self._starts.type_question(output, taken, frozenset())
+            []
+            if accepted is None or self._fits(output, accepted)
+            else self._starts.type_question(output, accepted, frozenset())
         )
 
     def is_refused(self, number: int) -> bool:
         """Return whether an `end` gives only what the caller of its program does not take: then the call fails."""
-        taken = self._taken(number)
-        return taken is not None and self._is_never(self._tree(number), taken)
+        accepted = self._taken(number)
+        return accepted is not None and self._is_never(self._tree(number), accepted)
 
     def _is_never(self, tree: Expression, spec: TypeSpec) -> bool:
         """Return whether no value of an expression is of a type."""
@@ -168,8 +170,8 @@ class Ends:
         if tree.is_list:
             return spec.items is not None and any(self._is_never(part, spec.items) for part in tree.parts)
         known, parts = spec.properties or {}, zip(tree.names, tree.parts, strict=True)
-        lacks = not set(spec.required) <= set(tree.names)
-        return lacks or any(self._is_never(part, known[name]) for name, part in parts if name in known)
+        is_incomplete = not set(spec.required) <= set(tree.names)
+        return is_incomplete or any(self._is_never(part, known[name]) for name, part in parts if name in known)
 
     def _taken(self, number: int) -> TypeSpec | None:
         """Return the type of the outputs that the caller of a program takes from an `end`; None if it takes any."""

@@ -60,7 +60,7 @@ class Invariants:
             self._follow()
 
     def narrowed(self, node: int, root: Names, domain: Domain) -> Domain:
-        """Return the values that a root can have at a node, of those that it can have anywhere."""
+        """Return the values that a root can have at a node."""
         known = self.at.get(node, {}).get(root)
         if known is None:
             return domain
@@ -102,8 +102,8 @@ class Invariants:
         if not assigns:
             return before
         after = dict(before)
-        for one in assigns:
-            after[one.root] = self._value(one, after)
+        for assign in assigns:
+            after[assign.root] = self._value(assign, after)
         return {root: after[root] for root in before}
 
     def _value(self, assign: Assign, state: State) -> Known:
@@ -117,11 +117,11 @@ class Invariants:
             case Computed(tree=tree):
                 return Known(may_be_undefined=False, numbers=self._interval(tree, state))
 
-    def _given(self, given: AnyValue, state: State) -> Known:
-        if given.same in state:
-            return state[given.same]
-        domain = self.domains.given(given.source)
-        return Known(domain.undefined or given.maybe, numbers=_hull(domain))
+    def _given(self, value: AnyValue, state: State) -> Known:
+        if value.same in state:
+            return state[value.same]
+        domain = self.domains.given(value.source)
+        return Known(domain.undefined or value.maybe, numbers=_hull(domain))
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
@@ -153,14 +153,14 @@ class Invariants:
         return _hull(self.assigned.domain(root, names[len(root) :])) if root in self.system.roots else None
 
 
-def _clipped(one: Range, numbers: Interval) -> Range:
+def _clipped(range_: Range, numbers: Interval) -> Range:
     """Return the numbers of a range that are in an interval."""
     low, high = numbers
-    if low is not None and (one.low is None or one.low < low):
-        one = one._replace(low=low, above=False)
-    if high is not None and (one.high is None or one.high > high):
-        one = one._replace(high=high, below=False)
-    return one
+    if low is not None and (range_.low is None or range_.low < low):
+        range_ = range_._replace(low=low, above=False)
+    if high is not None and (range_.high is None or range_.high > high):
+        range_ = range_._replace(high=high, below=False)
+    return range_
 
 
 def _hull(domain: Domain) -> Interval | None:
@@ -204,23 +204,23 @@ def _product(left: Interval, right: Interval) -> Interval:
 
 
 def _joined(before: Mapping[Names, Known], after: Mapping[Names, Known], *, is_final: bool) -> State:
-    """Return what holds in both of two states; where it `is_final`, a bound that moves is dropped."""
+    """Return the facts that hold in both of two states; if `is_final`, a bound that differs is dropped."""
     return {root: _either(one, after[root], is_final=is_final) for root, one in before.items()}
 
 
-def _either(one: Known, other: Known, *, is_final: bool) -> Known:
-    if one == other:
-        return one
-    may_be_undefined = one.may_be_undefined or other.may_be_undefined
-    if not other.has_value:
-        return one._replace(may_be_undefined=may_be_undefined)
-    if not one.has_value:
-        return other._replace(may_be_undefined=may_be_undefined)
-    if one.numbers is None or other.numbers is None:
+def _either(left: Known, right: Known, *, is_final: bool) -> Known:
+    if left == right:
+        return left
+    may_be_undefined = left.may_be_undefined or right.may_be_undefined
+    if not right.has_value:
+        return left._replace(may_be_undefined=may_be_undefined)
+    if not left.has_value:
+        return right._replace(may_be_undefined=may_be_undefined)
+    if left.numbers is None or right.numbers is None:
         return Known(may_be_undefined)
-    low, high = one.numbers
-    if low is not None and (other.numbers.low is None or other.numbers.low < low):
-        low = None if is_final else other.numbers.low
-    if high is not None and (other.numbers.high is None or other.numbers.high > high):
-        high = None if is_final else other.numbers.high
+    low, high = left.numbers
+    if low is not None and (right.numbers.low is None or right.numbers.low < low):
+        low = None if is_final else right.numbers.low
+    if high is not None and (right.numbers.high is None or right.numbers.high > high):
+        high = None if is_final else right.numbers.high
     return Known(may_be_undefined, numbers=Interval(low, high))

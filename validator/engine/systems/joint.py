@@ -39,9 +39,9 @@ Outcome = tuple[CallResult, Guards]
 _LACKS: Final[Outcome] = (CallResult(UNSTARTED, DEPENDENCY), ())
 
 
-def fails(call: Call, fate: CallResult) -> bool:
+def fails(call: Call, outcome: CallResult) -> bool:
     """Return whether the result of a call makes its parallel step fail."""
-    return fate.result in (FAILED, UNSTARTED) and call.on_error != "skip"
+    return outcome.result in (FAILED, UNSTARTED) and call.on_error != "skip"
 
 
 def first_failure(results: Iterable[tuple[Call, CallResult]]) -> str | None:
@@ -49,7 +49,7 @@ def first_failure(results: Iterable[tuple[Call, CallResult]]) -> str | None:
 
     It is that of the first call that failed, in the order of the list. Those that only lack an output are passed over.
     """
-    names = [fate.name for call, fate in results if fails(call, fate)]
+    names = [outcome.name for call, outcome in results if fails(call, outcome)]
     return next((name for name in names if name != DEPENDENCY), names[0] if names else None)
 
 
@@ -63,15 +63,15 @@ def joint(choices: Sequence[Sequence[Outcome]], order: Order | None) -> list[tup
         for each in choices:
             total *= len(each)
         return list(product(*choices)) if total <= MAX_CALL_OUTCOMES else None
-    found: list[dict[int, Outcome]] = [{}]
+    combinations: list[dict[int, Outcome]] = [{}]
     for sub in order.line:
-        found = [
+        combinations = [
             {**before, sub: result}
-            for before in found
+            for before in combinations
             for result in (
                 choices[sub] if all(before[one][0].result in GIVES for one in order.needs[sub]) else [_LACKS]
             )
         ]
-        if len(found) > MAX_CALL_OUTCOMES:
+        if len(combinations) > MAX_CALL_OUTCOMES:
             return None
-    return [tuple(one[sub] for sub in range(len(choices))) for one in found]
+    return [tuple(one[sub] for sub in range(len(choices))) for one in combinations]

@@ -31,13 +31,13 @@ class Liveness:
         while pending:
             node = pending.pop()
             waiting.discard(node)
-            found = self.at[node].union(*(self._through(edge) for edge in system.edges[node]))
-            if len(found) > len(self.at[node]):
-                self.at[node] = found
-                for other in sorted(before.get(node, ())):
-                    if other not in waiting:
-                        waiting.add(other)
-                        pending.append(other)
+            live = self.at[node].union(*(self._through(edge) for edge in system.edges[node]))
+            if len(live) > len(self.at[node]):
+                self.at[node] = live
+                for source in sorted(before.get(node, ())):
+                    if source not in waiting:
+                        waiting.add(source)
+                        pending.append(source)
 
     def _root(self, names: Names) -> Names:
         if names not in self._roots:

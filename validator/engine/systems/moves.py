@@ -28,9 +28,9 @@ from stepward.validator.engine.systems.joint import (
     first_failure,
     joint,
 )
-from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.reading import conditions_of, unread
 from stepward.validator.engine.systems.starts import Starts
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import (
     FAILS,
     NONE_HOLDS,
@@ -99,30 +99,30 @@ class Moves:
         self.overflow = Overflow(analyses, domains)
         self.starting = Starts(analyses, domains)
         self.ends = Ends(analyses.facts, domains, self.starting)
-        self._known: dict[int, tuple[Leaving, ...]] = {}
-        self._onward: dict[int, tuple[Leaving, ...]] = {}
+        self._known: dict[int, tuple[StepMove, ...]] = {}
+        self._onward: dict[int, tuple[StepMove, ...]] = {}
         self._parts: dict[tuple[int, int | None], _Part] = {}
         self._decisions: dict[int, Decision | None] = {}
         self._roots: dict[Decision, frozenset[Names]] = {}
 
-    def of(self, number: int) -> tuple[Leaving, ...]:
+    def of(self, number: int) -> tuple[StepMove, ...]:
         """Return every move of a step."""
         if number not in self._known:
             self._known[number] = tuple(self._made(number, self.flow.transitions[number]))
         return self._known[number]
 
-    def onward(self, number: int) -> tuple[Leaving, ...]:
+    def onward(self, number: int) -> tuple[StepMove, ...]:
         """Return the moves of a step after which the run goes on. Most failures end it, and are not made for that."""
         if number not in self._onward:
             onward = [one for one in self.flow.transitions[number] if one.to >= 0]
             self._onward[number] = tuple(one for one in self._made(number, onward) if one.transition.to >= 0)
         return self._onward[number]
 
-    def _made(self, number: int, transitions: Collection[Transition]) -> Iterator[Leaving]:
-        found = self._all(number, self.flow.steps[number], transitions)
+    def _made(self, number: int, transitions: Collection[Transition]) -> Iterator[StepMove]:
+        moves = self._all(number, self.flow.steps[number], transitions)
         if number in self.facts.in_branches:  # a sibling on the path need not have been performed
-            found = (one._replace(cost=0) for one in found)
-        return found if self.flow.layout.owner(number) is None else (inside(self, number, one) for one in found)
+            moves = (one._replace(cost=0) for one in moves)
+        return moves if self.flow.layout.owner(number) is None else (inside(self, number, one) for one in moves)
 
     def starts(self, number: int, sub: int | None) -> tuple[Guards, ...]:
         """Return the choices of guards under which a step or sub-step starts when control reaches it."""
@@ -130,9 +130,9 @@ class Moves:
         order = self.facts.meaning.orders.get(number)
         subs = [sub] if order is None or sub is None else [sub, *sorted(order.before[sub])]
         choices: list[tuple[Guards, ...]] = []
-        for one in subs:
-            part = step if one is None else step.sub_steps[one]
-            choices.append(self._part(number, one, part).starts if isinstance(part, Call) else _ALWAYS)
+        for part_index in subs:
+            part = step if part_index is None else step.sub_steps[part_index]
+            choices.append(self._part(number, part_index, part).starts if isinstance(part, Call) else _ALWAYS)
         return tuple(tuple(guard for guards in chosen for guard in guards) for chosen in product(*choices))
 
     def writers(self, root: Names) -> list[int]:
@@ -142,11 +142,12 @@ class Moves:
             sources = [names.outputs[root[0]]] if root[0] in names.outputs else []
         else:
             sources = names.variables.get(root[0], [])
-        found = dict.fromkeys(one.step for one in sources if one.step is not None)
-        return list(dict.fromkeys(also for step in found for also in (step, *self._writers_around(step))))
+        steps = dict.fromkeys(one.step for one in sources if one.step is not None)
+        return list(dict.fromkeys(also for step in steps for also in (step, *self._writers_around(step))))
 
     def _writers_around(self, step: int) -> Iterator[int]:
-        """Yield the stages at which what a step assigns changes again, and the steps that end an item that fails."""
+        """Yield the stages at which the variables of a step change again, and the steps that end an item with a
+        failure."""
         layout = self.flow.layout
         if step in layout.forks:
             yield layout.forks[step].join
@@ -167,17 +168,17 @@ class Moves:
     def feeds(self, root: Names) -> set[Names]:
         """Return the variables that a variable may be copied from, or computed from."""
         # Other outputs and errors come from outside: nothing feeds them.
-        found = self.ends.feeds(root[0]) if root[1:] == ("output",) else set()
+        roots = self.ends.feeds(root[0]) if root[1:] == ("output",) else set()
         for source in self.facts.meaning.names.variables.get(root[0], ()) if len(root) == 1 else ():
             if source.kind == "output":
-                found.add((source.name, "output"))
+                roots.add((source.name, "output"))
             elif source.kind in ("item", "index"):
                 continue
             elif source.step is not None:
                 tree = self.trees(source.step).get(root[0])
-                found.update(self.domains.root(names) for names in references_of([tree] if tree is not None else []))
-        found.discard(root)
-        return found
+                roots.update(self.domains.root(names) for names in references_of([tree] if tree is not None else []))
+        roots.discard(root)
+        return roots
 
     def closed(self, roots: Iterable[Names]) -> frozenset[Names]:
         """Return variables with all variables that their values may come from."""
@@ -193,9 +194,9 @@ class Moves:
 
     def inputs(self, roots: Iterable[Names]) -> tuple[tuple[Names, Source], ...]:
         """Return the inputs among some variables, each with its source."""
-        found = ((root, self.facts.meaning.names.meaning(root)) for root in sorted(roots))
+        pairs = ((root, self.facts.meaning.names.meaning(root)) for root in sorted(roots))
         return tuple(
-            (root, source) for root, meant in found if meant for source in meant.sources[:1] if source.kind == "input"
+            (root, source) for root, known in pairs if known for source in known.sources[:1] if source.kind == "input"
         )
 
     @cached_property
@@ -206,7 +207,7 @@ class Moves:
         joins = [number for fork in layout.forks.values() for number in (*fork.branches, fork.join)]
         return self.analyses.uncertain_starts.union(conditions, joins)
 
-    def _all(self, number: int, step: AnyStep, transitions: Collection[Transition]) -> Iterator[Leaving]:
+    def _all(self, number: int, step: AnyStep, transitions: Collection[Transition]) -> Iterator[StepMove]:
         match step:
             case _ if number in self.flow.layout.forked:
                 yield from forked(self, number)
@@ -228,9 +229,9 @@ class Moves:
                 yield from between(self, number, transitions)
             case _:
                 assert_never(step)
-        for one in transitions:
-            if one.kind == "visits":
-                yield Leaving(one, (), tuple(self.unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
+        for exit_ in transitions:
+            if exit_.kind == "visits":
+                yield StepMove(exit_, (), tuple(self.unset(step)), tuple((sub, UNSTARTED) for sub, _ in parts(step)), 0)
 
     def decision(self, number: int) -> Decision | None:
         """Return the decision of a condition step; None where an expression does not parse."""
@@ -248,29 +249,29 @@ class Moves:
         tree = next((clause.tree for clause in clauses if clause.path == path), None)
         return Decision((tree,)) if tree is not None and is_condition(tree) else None
 
-    def _condition(self, number: int, step: ConditionStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+    def _condition(self, number: int, step: ConditionStep, transitions: Iterable[Transition]) -> Iterator[StepMove]:
         decision = self.decision(number)
         for transition in transitions:
             if transition.kind == "visits":
                 continue
             for outcome in outcomes(step, transition):
                 guards = (Guard(decision, outcome),) if decision is not None else ()
-                yield Leaving(transition, guards, (), (), 1)
+                yield StepMove(transition, guards, (), (), 1)
 
     # -- assignments -----------------------------------------------------------------------------------------------
 
-    def _set(self, number: int, step: SetStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+    def _set(self, number: int, step: SetStep, transitions: Iterable[Transition]) -> Iterator[StepMove]:
         trees = self.trees(number)
         split = [name for name, tree in trees.items() if tree is not None and is_condition(tree)][:MAX_SPLITS]
         decided = {name: Decision((tree,)) for name in split if (tree := trees[name]) is not None}
-        other = [tree for name, tree in trees.items() if name not in decided and tree is not None]
-        readable = self._readable(number, other)
+        undecided = [tree for name, tree in trees.items() if name not in decided and tree is not None]
+        readable = self._readable(number, undecided)
         is_unsure = number in self.analyses.misread or number in self.facts.large_values.steps
         may_fail = is_unsure or any(tree is None or self.overflow.may_happen(tree) for tree in trees.values())
         for transition in transitions:
             if transition.kind == "failed":
                 yield from (
-                    Leaving(transition, guards, (), (), 1)
+                    StepMove(transition, guards, (), (), 1)
                     for guards in self._set_fails(decided, readable, always=may_fail)
                 )
             elif transition.kind == "success":
@@ -279,7 +280,7 @@ class Moves:
                     known = {name: Literal(value == 0) for name, value in zip(decided, values, strict=True)}
                     if readable is not None:
                         guards += (Guard(readable, 0),)
-                    yield Leaving(transition, guards, tuple(self.assigned(step, trees, known)), (), 1)
+                    yield StepMove(transition, guards, tuple(self.assigned(step, trees, known)), (), 1)
 
     @staticmethod
     def _set_fails(decided: dict[str, Decision], readable: Decision | None, *, always: bool) -> Iterator[Guards]:
@@ -298,8 +299,8 @@ class Moves:
     def _readable(self, number: int, trees: list[Expression]) -> Decision | None:
         """Return the decision whether the reads of expressions succeed (defined, and not null where needed); None if
         certain."""
-        asked = conditions_of(trees, self.doubtful.get((number, None), {}), self.analyses.narrowed.get(number, ()))
-        return Decision((conjunction(asked),)) if asked else None
+        conditions = conditions_of(trees, self.doubtful.get((number, None), {}), self.analyses.narrowed.get(number, ()))
+        return Decision((conjunction(conditions),)) if conditions else None
 
     def assigned(
         self, step: SetStep | ForEachStep, trees: dict[str, Expression | None], known: dict[str, Literal]
@@ -344,7 +345,7 @@ class Moves:
         """The references of each step or sub-step that may be undefined; None for those that never exist."""
         return self.starting.doubtful
 
-    def _call(self, number: int, step: Call, transitions: Collection[Transition]) -> Iterator[Leaving]:
+    def _call(self, number: int, step: Call, transitions: Collection[Transition]) -> Iterator[StepMove]:
         part = self._part(number, None, step)
         for transition in transitions:
             if transition.kind in ("success", "fallback"):
@@ -354,9 +355,9 @@ class Moves:
                 yield from (self.left(step, transition, guards, result) for guards in part.starts)
         if any(one.kind in ("failed", "skipped") for one in transitions):
             for failed, guards in self._failures(number, part):
-                due = self.flow.failure(number, failed.name)
-                if due in transitions:
-                    yield self.left(step, due, guards, failed.result, failed.name)
+                transition_taken = self.flow.failure(number, failed.name)
+                if transition_taken in transitions:
+                    yield self.left(step, transition_taken, guards, failed.result, failed.name)
 
     def _failures(self, number: int, part: _Part) -> Iterator[tuple[CallResult, Guards]]:
         """Yield how a call can fail: one of each group of errors that the program does not tell apart."""
@@ -366,12 +367,12 @@ class Moves:
         for name in failing.groups(number, part.call, failing.unstarted(part.call)):
             yield from ((CallResult(UNSTARTED, name), guards) for guards in part.refused)
 
-    def left(self, step: Call, transition: Transition, guards: Guards, result: CallOutcome, name: str = "") -> Leaving:
+    def left(self, step: Call, transition: Transition, guards: Guards, result: CallOutcome, name: str = "") -> StepMove:
         """Return the move of a call with a given outcome; `name` is that of its error."""
         retries = self._retries(step, result, name)
         errors = ((None, name),) if name and self.facts.failing.has_names else ()
         assigns = tuple(self.left_with(step, result, name))
-        return Leaving(transition, guards, assigns, ((None, result),), 1 + retries, errors)
+        return StepMove(transition, guards, assigns, ((None, result),), 1 + retries, errors)
 
     def _retries(self, call: Call, result: CallOutcome, name: str) -> int:
         """Return the least attempts after the first of a call that fails."""
@@ -410,7 +411,7 @@ class Moves:
 
     # -- parallel steps --------------------------------------------------------------------------------------------
 
-    def _parallel(self, number: int, step: ParallelStep, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+    def _parallel(self, number: int, step: ParallelStep, transitions: Iterable[Transition]) -> Iterator[StepMove]:
         parts = [self._part(number, sub, part) for sub, part in enumerate(step.parallel_steps)]
         choices = [list(self._results(number, part)) for part in parts]
         combinations = joint(choices, self.facts.meaning.orders.get(number))
@@ -423,8 +424,8 @@ class Moves:
             for chosen in combinations:
                 results = [(part, failed) for part, (failed, _) in zip(parts, chosen, strict=True)]
                 first = first_failure((part.call, failed) for part, failed in results)
-                due = self.flow.failure(number, first) if first is not None else None
-                if transition == due or (due is None and transition.kind == "success"):
+                transition_taken = self.flow.failure(number, first) if first is not None else None
+                if transition == transition_taken or (transition_taken is None and transition.kind == "success"):
                     guards = tuple(guard for _, guards in chosen for guard in guards)
                     yield self._joined(step, transition, results, guards, first or "")
 
@@ -442,7 +443,7 @@ class Moves:
         results: list[tuple[_Part, CallResult]],
         guards: Guards,
         name: str,
-    ) -> Leaving:
+    ) -> StepMove:
         """Return the move of a parallel step with the results of its calls; `name` is that of its error."""
         assigns: list[Assign] = []
         for part, (result, error) in results:
@@ -459,9 +460,9 @@ class Moves:
         outcomes_by_part = ((None, whole), *((part.sub, one.result) for part, one in results))
         errors = ((None, name), *((part.sub, one.name) for part, one in results)) if name else ()
         cost = 1 + len(results) + retries
-        return Leaving(transition, guards, tuple(assigns), outcomes_by_part, cost, errors)
+        return StepMove(transition, guards, tuple(assigns), outcomes_by_part, cost, errors)
 
-    def _blurred(self, step: ParallelStep, transition: Transition) -> Leaving:
+    def _blurred(self, step: ParallelStep, transition: Transition) -> StepMove:
         """Return one move for all outcomes of many sub-steps: each output may be defined or not."""
         assigns: list[Assign] = []
         outputs = self.facts.meaning.names.outputs
@@ -474,21 +475,21 @@ class Moves:
         assigns.extend(self.left_with(step, SUCCEEDS if transition.kind == "success" else FAILED))
         if transition.kind != "success" and step.id in self.facts.failing.read:
             assigns[-1] = Assign((step.id, "error_name"), AnyValue(outputs[step.id]._replace(kind="error_name")))
-        return Leaving(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
+        return StepMove(transition, (), tuple(assigns), (), 1 + len(step.parallel_steps))
 
-    def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[Leaving]:
+    def _end(self, number: int, transitions: Iterable[Transition]) -> Iterator[StepMove]:
         doubtful = self.doubtful.get((number, None), {})
-        wanted = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
+        readable = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
         fails = next((one for one in transitions if one.kind == "failed"), _END_FAILS)
-        asked = self.ends.asked(number)
-        guards = tuple(Guard(one, 0) for one in (wanted, Decision((conjunction(asked),)) if asked else None) if one)
+        checks = self.ends.type_conditions(number)
+        guards = tuple(Guard(one, 0) for one in (readable, Decision((conjunction(checks),)) if checks else None) if one)
         for transition in transitions:
             if transition.kind != "failed" and not self.ends.is_refused(number):
-                yield Leaving(transition, guards, (), (), 1)
+                yield StepMove(transition, guards, (), (), 1)
         if self.facts.bodies.may_be_refused(number) or number in self.facts.large_values.steps:
-            yield Leaving(fails, (), (), (), 1)  # the output may not be what the caller takes
-        elif wanted is not None:
-            yield Leaving(fails, (Guard(wanted, NONE_HOLDS),), (), (), 1)
+            yield StepMove(fails, (), (), (), 1)  # the output may not be what the caller takes
+        elif readable is not None:
+            yield StepMove(fails, (Guard(readable, NONE_HOLDS),), (), (), 1)
 
 
 def _is_built(value: Value) -> bool:

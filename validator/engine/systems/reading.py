@@ -17,16 +17,19 @@ def conditions_of(
 ) -> list[Expression]:
     """Return the conditions under which assigned expressions can be read: defined, and not null where needed.
 
-    What a condition among them reads may depend on what it has read before: it has to have a value.
+    The references that a condition among them reads may depend on values read before: so the condition has to have a
+    value.
     """
-    asked = [part for tree in trees for part in (*bases(tree), *asked_parts(tree))]
-    names = references_of(part for part in asked if not is_condition(part))
-    found: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
-    found += [Compare(0, 0, "!=", Reference(0, 0, name), Constant(0, 0, None)) for name in names if name in not_null]
-    for part in filter(is_condition, asked):
+    parts = [part for tree in trees for part in (*bases(tree), *asked_parts(tree))]
+    names = references_of(part for part in parts if not is_condition(part))
+    conditions: list[Expression] = [Defined(0, 0, Reference(0, 0, name)) for name in names if name in doubtful]
+    conditions += [
+        Compare(0, 0, "!=", Reference(0, 0, name), Constant(0, 0, None)) for name in names if name in not_null
+    ]
+    for part in filter(is_condition, parts):
         if any(name in doubtful or name in not_null for name in references_of([part])):
-            found.append(Logic(0, 0, "or", (part, Negation(0, 0, part))))
-    return found
+            conditions.append(Logic(0, 0, "or", (part, Negation(0, 0, part))))
+    return conditions
 
 
 def unread(readable: Decision) -> Iterator[Guard]:

@@ -24,7 +24,7 @@ def next_nodes(
     for number in relevant:
         next_node[number] = number
     queued = bytearray(size)
-    pending = sorted({one for number in relevant for one in before[number]}, reverse=True)
+    pending = sorted({predecessor for number in relevant for predecessor in before[number]}, reverse=True)
     for number in pending:
         queued[number] = 1
     while pending:
@@ -36,15 +36,15 @@ def next_nodes(
         if len(ahead) == 1 and ahead[0] != GONE:
             value = next_node[ahead[0]]
         else:
-            found = {target if target == GONE else next_node[target] for target in ahead} - {UNSET}
-            if len(found) > 1:
+            following = {target if target == GONE else next_node[target] for target in ahead} - {UNSET}
+            if len(following) > 1:
                 relevant.add(number)
-            value = number if len(found) > 1 else found.pop() if found else UNSET
+            value = number if len(following) > 1 else following.pop() if following else UNSET
         if value < 0 or value == next_node[number]:
             continue
         next_node[number] = value
-        for one in before[number]:
-            if not queued[one]:
-                queued[one] = 1
-                pending.append(one)
+        for predecessor in before[number]:
+            if not queued[predecessor]:
+                queued[predecessor] = 1
+                pending.append(predecessor)
     return next_node

@@ -56,11 +56,11 @@ class Starts:
         doubtful = self.doubtful.get((number, sub), {})
         if None in doubtful.values():
             return _NEVER, _ALWAYS
-        wanted: list[Expression] = [
+        conditions: list[Expression] = [
             Defined(0, 0, Reference(0, 0, name)) for name in doubtful if self.domains.root(name) not in assigned
         ]
         # What siblings assign before is not in the state at the start of the step: it may be anything of its type.
-        is_sure = len(wanted) == len(doubtful)
+        is_sure = len(conditions) == len(doubtful)
         if isinstance(call, ComputeStep):
             is_sure = False  # its expression may have no value
         if isinstance(call, LlmCall):
@@ -70,22 +70,24 @@ class Starts:
             for name, spec in (self.facts.meaning.tool(call.tool).args or {}).items():
                 if name not in call.args or self.facts.fits(call.args[name], spec):
                     continue
-                asked = self.type_question(call.args[name], spec, assigned)
-                is_sure &= asked is not None
-                wanted.extend(asked or ())
-        if not wanted:
+                type_conditions = self.type_question(call.args[name], spec, assigned)
+                is_sure &= type_conditions is not None
+                conditions.extend(type_conditions or ())
+        if not conditions:
             return _ALWAYS, _NEVER if is_sure else _ALWAYS
-        start, *refused = ((Guard(Decision((conjunction(wanted),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS))
+        start, *refused = (
+            (Guard(Decision((conjunction(conditions),)), outcome),) for outcome in (0, NONE_HOLDS, FAILS)
+        )
         return (start,), (tuple(refused) if is_sure else _ALWAYS)
 
     def type_question(self, value: Any, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
         """Return the conditions under which an argument is of its type; None where conditions can't express it."""
-        found = list(embedded(value))
-        if not found or found[0].path:
+        references = list(embedded(value))
+        if not references or references[0].path:
             return None
-        if not found[0].whole:
+        if not references[0].whole:
             return self._text_question(value, spec, assigned)
-        reference = found[0].reference
+        reference = references[0].reference
         if self.domains.root(reference.names) in assigned:
             return None
         domain = self.domains.of(reference.names)
@@ -94,15 +96,15 @@ class Starts:
             fits = {type(member) for member in spec.enum} <= {str} and domain.kinds == {"string"}
             return [Compare(0, 0, "in", plain, Constant(0, 0, tuple(spec.enum)))] if fits else None
         is_refused = "null" in domain.kinds and "null" not in spec.kinds
-        there: list[Expression] = [Compare(0, 0, "!=", plain, Constant(0, 0, None))] if is_refused else []
+        not_null: list[Expression] = [Compare(0, 0, "!=", plain, Constant(0, 0, None))] if is_refused else []
         kinds = domain.kinds - {"null"} if is_refused else domain.kinds
         if kinds <= spec.kinds and kinds <= {"boolean", "null"}:
-            return there
+            return not_null
         if kinds == {"string"} <= spec.kinds:
             if spec.pattern is not None and not is_readable(spec.pattern):
                 return None
             found_in = [] if spec.pattern is None else [FunctionCall(0, 0, "matches", plain, spec.pattern)]
-            return [*there, *found_in, *_of_length([plain], spec, 0)]
+            return [*not_null, *found_in, *_of_length([plain], spec, 0)]
         wants_number = spec.kinds and spec.kinds <= {"number", "integer"}
         are_whole = all(one.integral or (one.low == one.high and isinstance(one.low, int)) for one in domain.ranges)
         wants_whole = "number" not in spec.kinds and not are_whole
@@ -117,7 +119,7 @@ class Starts:
             ("<", spec.exclusive_maximum),
         ]
         within = [Compare(0, 0, word, plain, Constant(0, 0, end)) for word, end in bounds if end is not None]
-        return [*there, *within]
+        return [*not_null, *within]
 
     def _text_question(self, text: str, spec: TypeSpec, assigned: frozenset[Names]) -> list[Expression] | None:
         """Return the conditions under which a text is of a type when its references, all of texts, are replaced."""
@@ -152,8 +154,8 @@ def _of_members(
     """Return the condition under which a text with one reference is a member of an `enum`."""
     if len(read) != 1:
         return None
-    place = next(number for number, one in enumerate(pieces) if isinstance(one, Reference))
-    start, end = ("".join(map(str, some)) for some in (pieces[:place], pieces[place + 1 :]))
+    index = next(number for number, one in enumerate(pieces) if isinstance(one, Reference))
+    start, end = ("".join(map(str, some)) for some in (pieces[:index], pieces[index + 1 :]))
     known = [one for one in enum if isinstance(one, str) and len(one) >= len(start) + len(end)]
     known = [one[len(start) : len(one) - len(end)] for one in known if one.startswith(start) and one.endswith(end)]
     return [Compare(0, 0, "in", read[0], Constant(0, 0, tuple(known)))] if known else None
@@ -163,9 +165,9 @@ def _of_length(read: list[Reference], spec: TypeSpec, fixed: int) -> list[Expres
     """Return the conditions under which texts, with some more characters, are together as long as a type says."""
     first, *rest = (FunctionCall(0, 0, "len", one) for one in read)
     length: Expression = Arithmetic(0, 0, first, tuple(("+", one) for one in rest)) if rest else first
-    found: list[Expression] = []
+    conditions: list[Expression] = []
     if spec.min_length and spec.min_length > fixed:
-        found.append(Compare(0, 0, ">=", length, Constant(0, 0, spec.min_length - fixed)))
+        conditions.append(Compare(0, 0, ">=", length, Constant(0, 0, spec.min_length - fixed)))
     if spec.max_length is not None:
-        found.append(Compare(0, 0, "<=", length, Constant(0, 0, spec.max_length - fixed)))
-    return found
+        conditions.append(Compare(0, 0, "<=", length, Constant(0, 0, spec.max_length - fixed)))
+    return conditions

@@ -24,16 +24,16 @@ def unrolled(system: System, rounds: int) -> System:
         return edge if edge.target == BAD else edge._replace(target=edge.target + later * count)
 
     edges = tuple(
-        tuple(found for edge in held if (found := copied(edge, node, number)) is not None)
+        tuple(copy for edge in outgoing if (copy := copied(edge, node, number)) is not None)
         for number in range(rounds)
-        for node, held in enumerate(system.edges)
+        for node, outgoing in enumerate(system.edges)
     )
     return replace(system, edges=edges)
 
 
 def _back(system: System) -> set[tuple[int, int]]:
     """Return edges without which there is no cycle: those that lead back in a depth-first search."""
-    found: set[tuple[int, int]] = set()
+    edges: set[tuple[int, int]] = set()
     open_: set[int] = set()
     for source, target, kind in nx.dfs_labeled_edges(system.digraph, ENTRY):
         if kind == "forward" and source != target:
@@ -43,5 +43,5 @@ def _back(system: System) -> set[tuple[int, int]]:
         elif kind == "reverse":
             open_.discard(target)
         elif target in open_:
-            found.add((source, target))
-    return found
+            edges.add((source, target))
+    return edges

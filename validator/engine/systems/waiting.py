@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from stepward.validator.engine.systems.deciding import all_defined
-from stepward.validator.engine.systems.leaving import Leaving
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import Decision, Guard
 from stepward.validator.engine.values.domains import Names
 from stepward.vm.expressions.syntax import Constant
@@ -15,12 +15,12 @@ from stepward.vm.language.transitions import Transition
 
 def waited(
     step: WaitStep, doubtful: Mapping[Names, bool | None], transitions: Iterable[Transition]
-) -> Iterator[Leaving]:
+) -> Iterator[StepMove]:
     """Yield the moves of a `wait` step; `doubtful` are its references that may be undefined, None for those that never
     exist."""
-    wanted = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
+    readable = all_defined(list(doubtful)) if None not in doubtful.values() else Decision((Constant(0, 0, False),))
     for transition in transitions:
         if transition.kind == "success":
-            yield Leaving(transition, () if wanted is None else (Guard(wanted, 0),), (), (), 1)
+            yield StepMove(transition, () if readable is None else (Guard(readable, 0),), (), (), 1)
         elif transition.kind == "failed" and not step.is_constant:
-            yield Leaving(transition, (), (), (), 1)
+            yield StepMove(transition, (), (), (), 1)

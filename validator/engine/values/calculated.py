@@ -60,20 +60,20 @@ class CalculatedDomains(Domains):
 
 def calculated(trees: Sequence[Expression]) -> list[Expression] | None:
     """Return conditions with a reference instead of each calculation; None where there is no calculation."""
-    found: dict[str, Names] = {}
-    result = [_replaced(tree, found) for tree in trees]
-    return result if found else None
+    names: dict[str, Names] = {}
+    result = [_replaced(tree, names) for tree in trees]
+    return result if names else None
 
 
-def _replaced(tree: Expression, found: dict[str, Names]) -> Expression:
+def _replaced(tree: Expression, names: dict[str, Names]) -> Expression:
     match tree:
         case FunctionCall(function="len", operand=Reference()):
             return tree  # classes know of lengths
         case FunctionCall() | Arithmetic() | Minus() if next(references(tree), None) is not None:
             kinds = "|".join(sorted(result_kinds(tree)))
-            names = found.setdefault(repr(tree), (_MARK, kinds, str(len(found))))
-            return Reference(tree.start, tree.end, names)
+            reference = names.setdefault(repr(tree), (_MARK, kinds, str(len(names))))
+            return Reference(tree.start, tree.end, reference)
         case FunctionCall() | Arithmetic() | Minus():
             return tree
         case _:
-            return with_children(tree, lambda child: _replaced(child, found))
+            return with_children(tree, lambda child: _replaced(child, names))

@@ -20,7 +20,7 @@ _CHANGES: Final = ("lower", "upper", "trim")
 _LAST_LETTER: Final = 0x1FFFF
 """No letter beyond this one has another case."""
 
-_SPACE: Final = "[" + "".join(f"\\x{{{ord(sign):x}}}" for sign in letters.WHITE_SPACE) + "]"
+_SPACE: Final = "[" + "".join(f"\\x{{{ord(char):x}}}" for char in letters.WHITE_SPACE) + "]"
 _NO_SPACE: Final = f"[^{_SPACE[1:]}"
 
 
@@ -34,11 +34,11 @@ def changed(tree: Expression) -> tuple[Reference, tuple[FunctionName, ...]] | No
 
 
 @lru_cache(maxsize=4096)
-def asked_of(calls: tuple[FunctionName, ...], question: Question, literal: str) -> Atom:
+def question_of(calls: tuple[FunctionName, ...], question: Question, literal: str) -> Atom:
     """Return the question about a text that is this question about its changed form."""
     if not calls:
         return Atom(question, literal)
-    text = "".join(_one_of(_before(calls, sign)) for sign in literal)
+    text = "".join(_one_of(_before(calls, char)) for char in literal)
     if "trim" not in calls or not literal:
         before, after = "^" if question in ("is", "starts_with") else "", "$" if question in ("is", "ends_with") else ""
         if "trim" in calls and question == "is":
@@ -70,7 +70,7 @@ def _written(node: Node, calls: tuple[FunctionName, ...]) -> str | None:
             if sum(high - low for low, high in ranges) > 0x80:
                 return None
             codes = {chr(code) for low, high in ranges for code in range(low, high + 1)}
-            return _one_of(frozenset().union(*(_before(calls, sign) for sign in codes)))
+            return _one_of(frozenset().union(*(_before(calls, char) for char in codes)))
         case Sequence(parts=parts) | Choice(parts=parts):
             written = [one for one in (_written(part, calls) for part in parts) if one is not None]
             between = "|" if isinstance(node, Choice) else ""
@@ -84,30 +84,30 @@ def _written(node: Node, calls: tuple[FunctionName, ...]) -> str | None:
             return None
 
 
-def _one_of(signs: frozenset[str]) -> str:
+def _one_of(chars: frozenset[str]) -> str:
     """Return the pattern of one character of a set."""
-    if not signs:
+    if not chars:
         return "[^\\x{0}-\\x{10ffff}]"
-    return "[" + "".join(f"\\x{{{ord(sign):x}}}" for sign in sorted(signs)) + "]"
+    return "[" + "".join(f"\\x{{{ord(char):x}}}" for char in sorted(chars)) + "]"
 
 
-def _before(calls: tuple[FunctionName, ...], sign: str) -> frozenset[str]:
+def _before(calls: tuple[FunctionName, ...], char: str) -> frozenset[str]:
     """Return the characters that become this one."""
-    found = frozenset({sign})
+    chars = frozenset({char})
     for call in calls:
         if call != "trim":
             change = letters.lower if call == "lower" else letters.upper
-            stay = {one for one in found if change(one) == one}
-            found = frozenset(stay.union(*(_sources(call).get(one, ()) for one in found)))
-    return found
+            stay = {one for one in chars if change(one) == one}
+            chars = frozenset(stay.union(*(_sources(call).get(one, ()) for one in chars)))
+    return chars
 
 
 @lru_cache(maxsize=2)
 def _sources(call: FunctionName) -> dict[str, list[str]]:
     """Return for each character the others whose lower or upper case it is."""
     every = "".join([chr(code) for code in range(_LAST_LETTER + 1) if not 0xD800 <= code <= 0xDFFF])
-    found: dict[str, list[str]] = {}
-    for sign, other in zip(every, letters.lower(every) if call == "lower" else letters.upper(every), strict=True):
-        if sign != other:
-            found.setdefault(other, []).append(sign)
-    return found
+    sources: dict[str, list[str]] = {}
+    for char, cased in zip(every, letters.lower(every) if call == "lower" else letters.upper(every), strict=True):
+        if char != cased:
+            sources.setdefault(cased, []).append(char)
+    return sources

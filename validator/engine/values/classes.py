@@ -56,7 +56,7 @@ class Slot:
         self.stride = 1
         self.repeats: int | None = None
         self.index = {value: number for number, value in enumerate(values) if isinstance(value, str)}
-        self.asked: dict[Any, Outcome] = {}
+        self.answers: dict[Any, Outcome] = {}
 
     def number_ranges(self, operator: Comparison, bound: Number) -> list[tuple[int, int]]:
         """Return the ranges of classes whose numbers satisfy a comparison with `bound`, which is a cut."""
@@ -73,16 +73,16 @@ class Space:
         self,
         trees: Iterable[Expression],
         domains: Domains,
-        alike: Iterable[Iterable[Names]] = (),
+        groups: Iterable[Iterable[Names]] = (),
         constants: Iterable[tuple[Names, Any]] = (),
     ) -> None:
         """Cut the references of conditions.
 
-        The references of one group of `alike` get the same classes, in the same order, so that a class can be copied.
+        The references of one group of `groups` get the same classes, in the same order, so that a class can be copied.
         `constants` are values that are assigned to references; they are cuts as well.
         """
         self.domains = domains
-        self.cutting = Cutting(trees, domains, alike, constants)
+        self.cutting = Cutting(trees, domains, groups, constants)
         self.slots: dict[Names, Slot] = {}
         size = 1
         for name in self.cutting.names:
@@ -189,7 +189,7 @@ class Space:
         return Outcome(self.all & ~(holds | missing) if OPERATORS[operator].is_negated else holds, missing)
 
     def _ask(self, slot: Slot, key: Any, question: Callable[[Any], bool]) -> Outcome:
-        known = slot.asked.get(key)
+        known = slot.answers.get(key)
         if known is None:
             holds = fails = 0
             for number, value in enumerate(slot.values):
@@ -197,7 +197,7 @@ class Space:
                     holds |= question(value) << number
                 except EvaluationError:
                     fails |= 1 << number
-            known = slot.asked[key] = Outcome(self.expand(slot, holds), self.expand(slot, fails))
+            known = slot.answers[key] = Outcome(self.expand(slot, holds), self.expand(slot, fails))
         return known
 
     def _combined(self, tree: Expression) -> Outcome:
@@ -258,11 +258,11 @@ class Space:
         """Return the set of the one state with these representative values."""
         mask = self.all
         for name, slot in self.slots.items():
-            wanted = state.get(name, UNDEFINED)
+            required = state.get(name, UNDEFINED)
             number = next(
                 number
                 for number, value in enumerate(slot.values)
-                if value is wanted or (type(value) is type(wanted) and value == wanted)
+                if value is required or (type(value) is type(required) and value == required)
             )
             mask &= self._run(slot, number, number + 1)
         return mask
@@ -270,16 +270,16 @@ class Space:
     def state(self, mask: int) -> State:
         """Return the simplest of the states of a mask that is not empty."""
         assert mask, "an empty mask has no state"
-        found: dict[Names, Any] = {}
+        values: dict[Names, Any] = {}
         for name, slot in self.slots.items():
             for number in sorted(range(len(slot.values)), key=lambda number: simplicity(slot.values[number])):
                 narrowed = mask & self._run(slot, number, number + 1)
                 if narrowed:
                     mask = narrowed
                     if slot.values[number] is not UNDEFINED:
-                        found[name] = slot.values[number]
+                        values[name] = slot.values[number]
                     break
-        return found
+        return values
 
 
 def kind_of_class(value: Any) -> str:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import ceil, floor
 from typing import Any, Final
 
-from stepward.validator.engine.values.changed_texts import asked_of, changed, found_in
+from stepward.validator.engine.values.changed_texts import changed, found_in, question_of
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.numbers import between, simplicity
@@ -101,23 +101,23 @@ class Cuts:
 class Cutting:
     """The references of some conditions, with their cuts and their domains.
 
-    The references of one group of `alike` share their cuts, so that a class of one is a class of the other; `constants`
-    are values that are assigned to references, and are cuts as well.
+    The references of one of `groups` share their cuts, so that a class of one is a class of the other; `constants` are
+    values that are assigned to references, and are cuts as well.
     """
 
     def __init__(
         self,
         trees: Iterable[Expression],
         domains: Domains,
-        alike: Iterable[Iterable[Names]] = (),
+        groups: Iterable[Iterable[Names]] = (),
         constants: Iterable[tuple[Names, Any]] = (),
     ) -> None:
-        trees, alike = tuple(trees), [tuple(group) for group in alike]
-        names = dict.fromkeys((*references_of(trees), *(name for group in alike for name in group)))
+        trees, groups = tuple(trees), [tuple(group) for group in groups]
+        names = dict.fromkeys((*references_of(trees), *(name for group in groups for name in group)))
         self.names = with_owners(names, domains)
         self.cuts = {name: Cuts() for name in self.names}
         self.domain = {name: domains.of(name) for name in self.names}
-        for group in alike:
+        for group in groups:
             cuts, values = Cuts(), reduce(Domain.__or__, (domains.of(name) for name in group))
             if any(domains.parent(name) is not None for name in group):
                 values = replace(values, undefined=True)
@@ -168,31 +168,31 @@ class Cutting:
     def _cut_by_comparison(self, tree: Compare) -> None:
         single, row = single_reference(tree), OPERATORS[tree.operator]
         left, right = tree.left, tree.right
-        constant, other = (left, right) if isinstance(left, Constant) else (right, left)
-        if isinstance(constant, Constant) and self._is_cut_by_changed(row, constant, other, tree):
+        constant, operand = (left, right) if isinstance(left, Constant) else (right, left)
+        if isinstance(constant, Constant) and self._is_cut_by_changed(row, constant, operand, tree):
             return
         if single is None or not isinstance(constant, Constant):
             self._need_whole(tree)
-        elif isinstance(other, FunctionCall):  # the function asks for a length
+        elif isinstance(operand, FunctionCall):  # the function asks for a length
             self.cuts[single.names].lengths.update([0, *_numbers(constant.value)])
         elif constant is left:
             self._cut_by_left(row, constant.value, self.cuts[single.names])
         else:
             self._cut_by_right(row, constant.value, single.names)
 
-    def _is_cut_by_changed(self, row: Operator, constant: Constant, other: Expression, tree: Compare) -> bool:
+    def _is_cut_by_changed(self, row: Operator, constant: Constant, operand: Expression, tree: Compare) -> bool:
         """Cut a text by a question about its changed form, if that is one; return whether it is."""
-        inner = changed(other)
+        inner = changed(operand)
         if inner is None or not inner[1] or row.asks is None:
             return False
         question = "is" if row.asks == "order" else row.asks
-        asked = [(question, text) for text in _texts(constant.value)]
+        questions = [(question, text) for text in _texts(constant.value)]
         if constant is tree.left and row.takes != "member":
-            asked = [("is", part) for _, text in asked for part in parts_of(question, text)]
-        if len(asked) > MAX_PARTS:
+            questions = [("is", part) for _, text in questions for part in parts_of(question, text)]
+        if len(questions) > MAX_PARTS:
             return False
-        if asked:
-            patterns = [asked_of(inner[1], *one).literal for one in asked]
+        if questions:
+            patterns = [question_of(inner[1], *one).literal for one in questions]
             any_of = patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
             self.cuts[inner[0].names].atoms[Atom("matches", any_of)] = None
         return True
@@ -249,9 +249,9 @@ def class_values(domain: Domain, cuts: Cuts) -> list[Any]:
 def single_reference(tree: Compare) -> Reference | None:
     """Return the only reference of a comparison with a constant, or None for another comparison."""
     left, right = tree.left, tree.right
-    side, other = (right, left) if isinstance(left, Constant) else (left, right)
+    side, opposite = (right, left) if isinstance(left, Constant) else (left, right)
     inner = side.operand if isinstance(side, FunctionCall) and FUNCTIONS[side.function].asks == "length" else side
-    return inner if isinstance(inner, Reference) and isinstance(other, Constant) else None
+    return inner if isinstance(inner, Reference) and isinstance(opposite, Constant) else None
 
 
 def _items(value: Any) -> tuple[Any, ...]:
@@ -277,8 +277,10 @@ def _number_classes(domain: Domain, cuts: Cuts) -> Iterator[Number]:
     covered = _Covered(points, domain.ranges)
     for number, (low, high) in enumerate(zip([None, *points], [*points, None], strict=True)):
         whole, any_ = covered.gaps[True][number], covered.gaps[False][number]
-        found = [between(low, high, integral=integral) for integral in (True, False) if (whole if integral else any_)]
-        numbers = [one for one in found if one is not None]
+        candidates = [
+            between(low, high, integral=integral) for integral in (True, False) if (whole if integral else any_)
+        ]
+        numbers = [one for one in candidates if one is not None]
         if numbers:
             yield min(numbers, key=simplicity)
         elif any_:
@@ -294,41 +296,41 @@ class _Covered:
     def __init__(self, points: list[Number], ranges: Iterable[Range]) -> None:
         count, index = len(points), {point: number for number, point in enumerate(points)}
         gaps = {integral: [0] * (count + 2) for integral in (True, False)}
-        held = {integral: [0] * (count + 2) for integral in (True, False)}
-        for one in ranges:
-            low = -1 if one.low is None else index[one.low]
-            high = count if one.high is None else index[one.high]
+        points_covered = {integral: [0] * (count + 2) for integral in (True, False)}
+        for range_ in ranges:
+            low = -1 if range_.low is None else index[range_.low]
+            high = count if range_.high is None else index[range_.high]
             if low > high:
                 continue
-            held[one.integral][max(low, 0) + one.above] += 1
-            held[one.integral][high + 1 - one.below] -= 1
+            points_covered[range_.integral][max(low, 0) + range_.above] += 1
+            points_covered[range_.integral][high + 1 - range_.below] -= 1
             if low < high:  # the gap with a number is before the point with that number
-                gaps[one.integral][low + 1] += 1
-                gaps[one.integral][high + 1] -= 1
-        self.points = {integral: list(accumulate(each)) for integral, each in held.items()}
+                gaps[range_.integral][low + 1] += 1
+                gaps[range_.integral][high + 1] -= 1
+        self.points = {integral: list(accumulate(each)) for integral, each in points_covered.items()}
         self.gaps = {integral: list(accumulate(each)) for integral, each in gaps.items()}
 
 
 def _every_number(domain: Domain) -> set[Number]:
     """Return all numbers of a small domain; raises TooMany for a large one."""
-    found: set[Number] = set()
-    for one in domain.ranges:
-        if one.low is None or one.high is None or not (one.integral or one.low == one.high):
+    numbers: set[Number] = set()
+    for range_ in domain.ranges:
+        if range_.low is None or range_.high is None or not (range_.integral or range_.low == range_.high):
             raise TooMany
-        if one.high - one.low > MAX_POINTS:
+        if range_.high - range_.low > MAX_POINTS:
             raise TooMany
-        found.update([one.low] if one.low == one.high else range(ceil(one.low), floor(one.high) + 1))
-    if len(found) > MAX_POINTS:
+        numbers.update([range_.low] if range_.low == range_.high else range(ceil(range_.low), floor(range_.high) + 1))
+    if len(numbers) > MAX_POINTS:
         raise TooMany
-    return found
+    return numbers
 
 
 def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
     if not domain.any_text:
         return list(domain.texts)
     if domain.forms:
-        found = None if cuts.whole else _formed_classes(domain, cuts)
-        return _unformed_classes(domain, cuts) if found is None else found
+        texts = None if cuts.whole else _formed_classes(domain, cuts)
+        return _unformed_classes(domain, cuts) if texts is None else texts
     if domain.max_length == 0:
         return [""]
     if cuts.whole:
@@ -338,17 +340,17 @@ def _text_classes(domain: Domain, cuts: Cuts) -> list[str]:
     if cuts.asks_length:
         lengths = _length_classes(cuts, domain.max_length)
         return ["x" * length for length in lengths]
-    found = classes(cuts.atoms, MAX_CLASSES)
-    if found is None:
+    texts = classes(cuts.atoms, MAX_CLASSES)
+    if texts is None:
         raise TooMany
-    if domain.max_length is not None and max(map(len, found)) > domain.max_length:
+    if domain.max_length is not None and max(map(len, texts)) > domain.max_length:
         if any(atom.question != "is" for atom in cuts.atoms):
-            found = shortest(cuts.atoms, domain.max_length)
-            if found is None:
+            texts = shortest(cuts.atoms, domain.max_length)
+            if texts is None:
                 raise TooMany
-        found = [text for text in found if len(text) <= domain.max_length]
-    assert found, "some text is none of the literals"
-    return found
+        texts = [text for text in texts if len(text) <= domain.max_length]
+    assert texts, "some text is none of the literals"
+    return texts
 
 
 def _formed_classes(domain: Domain, cuts: Cuts) -> list[str] | None:
@@ -357,30 +359,32 @@ def _formed_classes(domain: Domain, cuts: Cuts) -> list[str] | None:
     None where the search is too large.
     """
     atoms = (*cuts.atoms, *(Atom("is", text) for text in domain.texts))
-    found = list(domain.texts)
+    texts = list(domain.texts)
     for form in domain.forms:
-        texts = cut_by_automata(atoms, cuts.lengths, *form, cuts.most)
-        if texts is None:
+        new_texts = cut_by_automata(atoms, cuts.lengths, *form, cuts.most)
+        if new_texts is None:
             return None
-        found += [text for text in texts if not any(_is_alike(text, one, atoms, cuts.lengths) for one in found)]
-    return found or None  # the types allow no text at all: continue without patterns
+        texts += [
+            text for text in new_texts if not any(_is_same_class(text, one, atoms, cuts.lengths) for one in texts)
+        ]
+    return texts or None  # the types allow no text at all: continue without patterns
 
 
 def _unformed_classes(domain: Domain, cuts: Cuts) -> list[str]:
     """Return a text for each class of texts, ignoring patterns, but without literals that the domain excludes."""
     atoms = cuts.atoms | {Atom("is", text): None for text in domain.texts}
-    found = _text_classes(replace(domain, forms=(), texts=()), replace(cuts, atoms=atoms))
+    texts = _text_classes(replace(domain, forms=(), texts=()), replace(cuts, atoms=atoms))
     literals = {atom.literal for atom in atoms if atom.question == "is"}
-    return [text for text in found if text not in literals or domain.allows(text)]
+    return [text for text in texts if text not in literals or domain.allows(text)]
 
 
-def _known(found: list[str] | None) -> list[str]:
-    if found is None:
+def _known(texts: list[str] | None) -> list[str]:
+    if texts is None:
         raise TooMany
-    return found
+    return texts
 
 
-def _is_alike(text: str, other: str, atoms: Iterable[Atom], lengths: Iterable[Number]) -> bool:
+def _is_same_class(text: str, other: str, atoms: Iterable[Atom], lengths: Iterable[Number]) -> bool:
     """Return whether two texts belong to one class."""
     return all((len(text) < one, len(text) > one) == (len(other) < one, len(other) > one) for one in lengths) and all(
         atom.of(text) is atom.of(other) for atom in atoms
@@ -389,10 +393,10 @@ def _is_alike(text: str, other: str, atoms: Iterable[Atom], lengths: Iterable[Nu
 
 def _length_classes(cuts: Cuts, longest: int | None) -> list[int]:
     probe = Domain(ranges=(Range(0, longest, integral=True),))
-    found = [int(number) for number in _number_classes(probe, Cuts(numbers=set(cuts.lengths)))]
-    if max(found) > MAX_LENGTH:
+    lengths = [int(number) for number in _number_classes(probe, Cuts(numbers=set(cuts.lengths)))]
+    if max(lengths) > MAX_LENGTH:
         raise TooMany
-    return found
+    return lengths
 
 
 def _array_classes(domain: Domain, cuts: Cuts) -> list[tuple[Any, ...]]:
@@ -412,17 +416,17 @@ def _array_classes(domain: Domain, cuts: Cuts) -> list[tuple[Any, ...]]:
 def _array_lengths(cuts: Cuts, domain: Domain) -> list[int]:
     """Return a length for each class of the lengths of arrays; the counts of a domain are bounds, and no cuts."""
     points = sorted({0, *cuts.lengths})
-    found = []
+    lengths = []
     for low, high in zip(points, [*points[1:], None], strict=True):
         if low == int(low) and domain.least <= low and (domain.most is None or low <= domain.most):
-            found.append(int(low))
+            lengths.append(int(low))
         first = max(floor(low) + 1, domain.least)
         if (high is None or first < high) and (domain.most is None or first <= domain.most) and first > low:
-            found.append(first)
-    found = [length for length in found if length >= 0]
-    if found and max(found) > MAX_LENGTH:
+            lengths.append(first)
+    lengths = [length for length in lengths if length >= 0]
+    if lengths and max(lengths) > MAX_LENGTH:
         raise TooMany
-    return found
+    return lengths
 
 
 def _an_item(items: Domain | None) -> Any:

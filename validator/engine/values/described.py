@@ -65,9 +65,10 @@ def _text(value: str, domain: Domain, cuts: Cuts, *, by_source: bool) -> Any:
     if cuts.asks_length:
         bounds = set() if by_source or domain.max_length is None else {domain.max_length}
         lengths = _length(len(value), cuts.lengths | bounds)
-    asked = [atom for atom in cuts.atoms if atom.question != "is"]
+    questions = [atom for atom in cuts.atoms if atom.question != "is"]
     answers = {
-        word: [list(atom) for atom in asked if atom.of(value) is said] for word, said in (("yes", True), ("no", False))
+        word: [list(atom) for atom in questions if atom.of(value) is is_yes]
+        for word, is_yes in (("yes", True), ("no", False))
     }
     return {"texts": {word: atoms for word, atoms in answers.items() if atoms} | lengths}
 

@@ -48,12 +48,12 @@ def primed(names: Names) -> Names:
     return (names[0] + "'", *names[1:])
 
 
-def kept(names: Names, owner: int, when: str) -> Names:
+def saved(names: Names, owner: int, when: str) -> Names:
     """Return the name for the value that a variable had when items of a step began: `all` of them, or the last."""
     return (f"{names[0]}~{owner} {when}", *names[1:])
 
 
-def is_kept(names: Names) -> bool:
+def is_saved(names: Names) -> bool:
     """Return whether a name stands for an earlier value of a variable."""
     return "~" in names[0]
 
@@ -235,12 +235,12 @@ def _of_members(members: Iterable[object]) -> Domain:
     """Return the domain of some values; texts and numbers, of which there may be many, are joined at once."""
     texts, ranges, others = {}, {}, NOTHING
     for member in members:
-        one = of_constant(member)
-        if one.texts or one.ranges:
-            texts.update(dict.fromkeys(one.texts))
-            ranges.update(dict.fromkeys(one.ranges))
+        domain = of_constant(member)
+        if domain.texts or domain.ranges:
+            texts.update(dict.fromkeys(domain.texts))
+            ranges.update(dict.fromkeys(domain.ranges))
         else:
-            others |= one
+            others |= domain
     return replace(others, texts=tuple(texts), ranges=tuple(ranges))
 
 
@@ -248,21 +248,21 @@ def of_type(spec: TypeSpec, items: Domain | None = None) -> Domain:
     """Return the domain of a declared type."""
     if spec.enum is not None:
         return _of_members(spec.members())
-    found = []
+    domains = []
     for word in sorted(spec.kinds):
         if word in ("number", "integer"):
             is_whole = word == "integer"
             if not (is_whole and "number" in spec.kinds):
-                found.append(Domain(ranges=(_range_of(spec, is_whole=is_whole),)))
+                domains.append(Domain(ranges=(_range_of(spec, is_whole=is_whole),)))
         elif word == "string":
             pattern = _pattern_of(spec)
             forms = () if pattern is None else (Form(pattern, spec.max_length),)
-            found.append(Domain(any_text=True, max_length=spec.max_length, forms=forms))
+            domains.append(Domain(any_text=True, max_length=spec.max_length, forms=forms))
         elif word == "array":
-            found.append(Domain(array=True, items=items, least=spec.min_items or 0, most=spec.max_items))
+            domains.append(Domain(array=True, items=items, least=spec.min_items or 0, most=spec.max_items))
         else:
-            found.append(_OF_KIND[word])
-    return reduce(Domain.__or__, found, NOTHING)
+            domains.append(_OF_KIND[word])
+    return reduce(Domain.__or__, domains, NOTHING)
 
 
 MAX_COUNTED: Final = 200
@@ -299,47 +299,47 @@ class Domains:
 
     def of(self, names: Names) -> Domain:
         """Return the values of a reference. A required field is undefined only where its owner is."""
-        found = self._known.get(names)
-        if found is None:
-            meant = self._meaning.names.meaning(real(names))
-            found = Domain(undefined=True) if meant is None else self._of_sources(meant, 0)
-            self._known[names] = found
-        return found
+        domain = self._known.get(names)
+        if domain is None:
+            resolution = self._meaning.names.meaning(real(names))
+            domain = Domain(undefined=True) if resolution is None else self._of_sources(resolution, 0)
+            self._known[names] = domain
+        return domain
 
     def parent(self, names: Names) -> Names | None:
         """Return the owner of a field; None for a variable, an output or an error."""
-        meant = self._meaning.names.meaning(real(names))
-        return names[:-1] if meant is not None and meant.fields else None
+        resolution = self._meaning.names.meaning(real(names))
+        return names[:-1] if resolution is not None and resolution.fields else None
 
     def root(self, names: Names) -> Names:
         """Return the root of a reference: a variable, output or error."""
-        meant = self._meaning.names.meaning(real(names))
-        return names[: len(names) - len(meant.fields)] if meant is not None else names
+        resolution = self._meaning.names.meaning(real(names))
+        return names[: len(names) - len(resolution.fields)] if resolution is not None else names
 
     def given(self, source: Source, fields: tuple[str, ...] = ()) -> Domain:
         """Return the values that one input, output or error, or a field of it, can have.
 
-        A variable that items carry on falls back to what it had after any earlier item: to any of its values.
+        A carried variable falls back to its value after an earlier item, so to any of its values.
         """
         if source.kind == "set":
-            found = self.of((source.name, *fields))
-            return found if fields else replace(found, undefined=False)
+            domain = self.of((source.name, *fields))
+            return domain if fields else replace(domain, undefined=False)
         return self._at(source, fields, 0)
 
-    def _meant(self, meant: Resolution, copies: int) -> Domain:
-        key = (meant, copies)
+    def _meant(self, resolution: Resolution, copies: int) -> Domain:
+        key = (resolution, copies)
         if key not in self._copied:
-            self._copied[key] = self._of_sources(meant, copies)
+            self._copied[key] = self._of_sources(resolution, copies)
         return self._copied[key]
 
-    def _of_sources(self, meant: Resolution, copies: int) -> Domain:
-        sources, fields = meant.sources, meant.fields
-        found = self._at(sources[0], fields, copies)
+    def _of_sources(self, resolution: Resolution, copies: int) -> Domain:
+        sources, fields = resolution.sources, resolution.fields
+        domain = self._at(sources[0], fields, copies)
         for source in sources[1:]:
-            found |= self._at(source, fields, copies)
+            domain |= self._at(source, fields, copies)
         # An input is the first source of its name. A call that fails or is skipped makes the name undefined again.
         is_given = sources[0].kind == "input" and all(source.kind == "set" for source in sources[1:])
-        return found if is_given or fields else replace(found, undefined=True)
+        return domain if is_given or fields else replace(domain, undefined=True)
 
     def _at(self, source: Source, fields: tuple[str, ...], copies: int) -> Domain:
         if source.kind == "set":
@@ -359,22 +359,22 @@ class Domains:
             return Domain(undefined=True)
         if spec is None:
             kinds = view.kinds if view.is_known else ANY
-            found = of_kinds(kinds)
+            domain = of_kinds(kinds)
             if "array" in kinds and view.is_known:
-                found = replace(found, items=self._items(source, fields))
+                domain = replace(domain, items=self._items(source, fields))
         else:
-            found = self._of_type(spec, source, fields)
+            domain = self._of_type(spec, source, fields)
         is_optional = bool(fields) and not self._is_required(source, fields, view.may_lack)
-        return replace(found, undefined=True) if is_optional else found
+        return replace(domain, undefined=True) if is_optional else domain
 
     def _made(self, source: Source, fields: tuple[str, ...]) -> Domain:
         """Return the values that a body may give, whatever is done with them: no use holds them to a type."""
-        given = self._bodies.kinds_of(source, fields) or []
-        found = NOTHING
-        for kinds in given:
-            found |= ANYTHING if kinds is None else of_kinds(kinds) if kinds else Domain(undefined=True)
-        has_items = found.array and None not in given and len(fields) < MAX_NESTED
-        return replace(found, items=self._items(source, fields)) if has_items else found
+        kinds_given = self._bodies.kinds_of(source, fields) or []
+        domain = NOTHING
+        for kinds in kinds_given:
+            domain |= ANYTHING if kinds is None else of_kinds(kinds) if kinds else Domain(undefined=True)
+        has_items = domain.array and None not in kinds_given and len(fields) < MAX_NESTED
+        return replace(domain, items=self._items(source, fields)) if has_items else domain
 
     def _of_type(self, spec: TypeSpec, source: Source, fields: tuple[str, ...]) -> Domain:
         """Return the domain of a declared type, as one object for all names that have it."""
@@ -413,10 +413,10 @@ class Domains:
         if isinstance(tree, Constant) and not fields:
             return of_constant(tree.value)
         if isinstance(tree, Reference) and copies < MAX_COPIES:
-            meant = self._meaning.names.meaning((*tree.names, *fields))
-            if meant is not None:
-                found = self._meant(meant, copies + 1)
-                return found if fields else replace(found, undefined=False)  # a copied value was defined
+            resolution = self._meaning.names.meaning((*tree.names, *fields))
+            if resolution is not None:
+                domain = self._meant(resolution, copies + 1)
+                return domain if fields else replace(domain, undefined=False)  # a copied value was defined
         if tree is None or isinstance(tree, Reference) or fields:
             return ANYTHING | Domain(undefined=bool(fields))
         return of_kinds(result_kinds(tree))
@@ -431,40 +431,40 @@ class Domains:
             case Constant(value=value):
                 return of_constant(value)
             case Reference(names=names):
-                meant = self._meaning.names.meaning(names)
-                if meant is None or copies >= MAX_COPIES:
+                resolution = self._meaning.names.meaning(names)
+                if resolution is None or copies >= MAX_COPIES:
                     return ANYTHING | Domain(undefined=True)
-                found = self._meant(meant, copies + 1)
-                return found if part.is_field else replace(found, undefined=False)
+                domain = self._meant(resolution, copies + 1)
+                return domain if part.is_field else replace(domain, undefined=False)
             case tree:
                 return of_kinds(result_kinds(tree))
 
     def _item(self, source: Source, fields: tuple[str, ...]) -> Domain:
-        """Return the values that an item can have, or a field of it: those of a list that is written down, or what the
-        type of its list says, else anything."""
-        found = NOTHING
+        """Return the values of an item, or of a field of it: from a written list, or from the type of its list, else
+        any value."""
+        domain = NOTHING
         for tree in self._written(source):
-            found |= self._part(leaf(tree, fields), 0)
-        if not found.is_empty or found.undefined:
-            return found
-        found = self._listed(Resolution((source,), fields), 0)
-        return found if fields else replace(found, undefined=False)
+            domain |= self._part(leaf(tree, fields), 0)
+        if not domain.is_empty or domain.undefined:
+            return domain
+        domain = self._listed(Resolution((source,), fields), 0)
+        return domain if fields else replace(domain, undefined=False)
 
-    def _listed(self, meant: Resolution, copies: int) -> Domain:
+    def _listed(self, resolution: Resolution, copies: int) -> Domain:
         """Return the values at some fields below the items of a list, wherever the program has copied the list from."""
-        found = NOTHING
-        for origin, path in origins(self._meaning.typing, meant):
+        domain = NOTHING
+        for origin, path in origins(self._meaning.typing, resolution):
             is_made = origin.kind in COPIES
             is_stated = not is_made and self._meaning.typing.spec((origin, path)) is not None
             trees = [] if is_stated else list(self._types.trees(origin, path))
             if copies >= MAX_COPIES or (is_made and not trees):
                 return ANYTHING | Domain(undefined=True)
-            for one in (part for tree, fields in trees for part in leaves(tree, fields)):
-                names = one.tree.names if isinstance(one.tree, Reference) and not one.fields else None
+            for part_leaf in (part for tree, fields in trees for part in leaves(tree, fields)):
+                names = part_leaf.tree.names if isinstance(part_leaf.tree, Reference) and not part_leaf.fields else None
                 inner = None if names is None else self._meaning.names.meaning(names)
-                found |= self._part(one, MAX_COPIES) if inner is None else self._listed(inner, copies + 1)
-            found |= NOTHING if trees else self._at(origin, path, 0)
-        return found
+                domain |= self._part(part_leaf, MAX_COPIES) if inner is None else self._listed(inner, copies + 1)
+            domain |= NOTHING if trees else self._at(origin, path, 0)
+        return domain
 
     def _written(self, source: Source) -> list[Expression]:
         """Return the items of a list that is written down in its for_each step; none of any other list."""

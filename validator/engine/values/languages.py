@@ -28,7 +28,7 @@ MAX_ATOMS: Final = 64
 """The most questions in one product."""
 
 
-def asked(atom: Atom) -> Node:
+def pattern_of(atom: Atom) -> Node:
     """Return a question about a text as a pattern."""
     text = literal(atom.literal)
     match atom.question:
@@ -58,24 +58,24 @@ def cut_by_automata(
     if len(trees) < len(known) or len(questions) > MAX_ATOMS:
         return None
     needed = len(trees)
-    trees += [asked(atom) for atom in questions]
+    trees += [pattern_of(atom) for atom in questions]
     points = sorted(lengths)
     counted = max(floor(points[-1]) + 1, 0) if points else 0
-    found: dict[tuple[tuple[bool, ...], int, int], str] = {}
+    texts: dict[tuple[tuple[bool, ...], int, int], str] = {}
     try:
-        for seen in Product(trees, needed=needed, counted=counted, longest=longest).search():
-            where = (seen.found, bisect_left(points, seen.length), bisect_right(points, seen.length))
-            if where not in found:
-                found[where] = seen.text
-            if len(found) > most:
+        for result in Product(trees, needed=needed, counted=counted, longest=longest).search():
+            where = (result.found, bisect_left(points, result.length), bisect_right(points, result.length))
+            if where not in texts:
+                texts[where] = result.text
+            if len(texts) > most:
                 return None
     except AutomatonTooLarge:
         return None
-    return list(found.values())
+    return list(texts.values())
 
 
 def formed_text(
-    wanted: TextRequirements, types: Iterable[tuple[tuple[Form, ...], tuple[str, ...]]], avoid: Iterable[str] = ()
+    required: TextRequirements, types: Iterable[tuple[tuple[Form, ...], tuple[str, ...]]], avoid: Iterable[str] = ()
 ) -> str | None:
     """Return the shortest text found that is as wanted, not in `avoid`, and of every type; None if there is none.
 
@@ -83,12 +83,12 @@ def formed_text(
     """
     types, refused = list(types), set(avoid)
     for text in dict.fromkeys(text for _, known in types for text in known):
-        if text not in refused and wanted.fits(text) and all(_is_of(text, *one) for one in types):
+        if text not in refused and required.fits(text) and all(_is_of(text, *one) for one in types):
             return text
     for forms in islice(product(*(forms for forms, _ in types)), MAX_COMBINATIONS):
-        found = _sought(wanted, forms, refused)
-        if found is not None:
-            return found
+        text_found = _sought(required, forms, refused)
+        if text_found is not None:
+            return text_found
     return None
 
 
@@ -96,21 +96,21 @@ def _is_of(text: str, forms: tuple[Form, ...], known: tuple[str, ...]) -> bool:
     return text in known or any(form.has(text) for form in forms)
 
 
-def _sought(wanted: TextRequirements, forms: tuple[Form, ...], refused: set[str]) -> str | None:
+def _sought(required: TextRequirements, forms: tuple[Form, ...], refused: set[str]) -> str | None:
     """Return a shortest text of all forms that is as wanted and not refused."""
     known = [tree_of(form.pattern) for form in forms]
     trees = [tree for tree in known if tree is not None]
     if len(trees) < len(known):
         return None
     needed = len(trees)
-    answers = [*wanted.answers.values(), *(False for _ in refused)]
-    trees += [asked(atom) for atom in (*wanted.answers, *(Atom("is", text) for text in sorted(refused)))]
-    bounds = [bound for bound in (wanted.length, *(form.max_length for form in forms)) if bound is not None]
-    counted = 0 if wanted.length is None else wanted.length + 1
+    answers = [*required.answers.values(), *(False for _ in refused)]
+    trees += [pattern_of(atom) for atom in (*required.answers, *(Atom("is", text) for text in sorted(refused)))]
+    bounds = [bound for bound in (required.length, *(form.max_length for form in forms)) if bound is not None]
+    counted = 0 if required.length is None else required.length + 1
     try:
-        for seen in Product(trees, needed=needed, counted=counted, longest=min(bounds, default=None)).search():
-            if list(seen.found[needed:]) == answers and wanted.length in (None, seen.length):
-                return seen.text
+        for result in Product(trees, needed=needed, counted=counted, longest=min(bounds, default=None)).search():
+            if list(result.found[needed:]) == answers and required.length in (None, result.length):
+                return result.text
     except AutomatonTooLarge:
         pass
     return None

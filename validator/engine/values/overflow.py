@@ -1,4 +1,4 @@
-"""Whether arithmetic may give a number of over a thousand digits, which makes the computation fail.
+"""Whether arithmetic may give a number of over a thousand digits: then the computation fails.
 
 The answer is no only where no run can: by how many digits numbers from outside and constants have, and what is computed
 of them. In a loop, only sums are known to stay short.
@@ -74,17 +74,22 @@ class Overflow:
 
     def _given(self, reference: Reference) -> Sized:
         """Return the size of what a reference may have from outside."""
-        meant = self.facts.meaning.names.meaning(reference.names)
-        sources = [source for source in meant.sources if source.kind != "set"] if meant is not None else []
-        ranges = [one for source in sources for one in self.domains.given(source, meant.fields).ranges] if meant else []
+        resolution = self.facts.meaning.names.meaning(reference.names)
+        sources = [source for source in resolution.sources if source.kind != "set"] if resolution is not None else []
+        ranges = (
+            [one for source in sources for one in self.domains.given(source, resolution.fields).ranges]
+            if resolution
+            else []
+        )
         return joined(_of_range(one.low, one.high, is_whole=one.integral) for one in ranges)
 
     def _assignments(self, reference: Reference) -> list[Source]:
-        meant = self.facts.meaning.names.meaning(reference.names)
-        return [source for source in meant.sources if source.kind == "set"] if meant is not None else []
+        resolution = self.facts.meaning.names.meaning(reference.names)
+        return [source for source in resolution.sources if source.kind == "set"] if resolution is not None else []
 
     def _trees(self, source: Source) -> tuple[Expression, ...]:
-        """Return what an assignment computes: its expression, or the parts of what it builds; a literal as one."""
+        """Return the expressions that an assignment computes: its own, or the parts of a built value; a literal is
+        one."""
         tree = self.facts.meaning.typing.tree(source)
         if tree is None:
             literal = None if source.step is None else self.facts.flow.steps[source.step].assigns.get(source.name)
@@ -116,8 +121,8 @@ class Overflow:
         self.sizes |= dict.fromkeys(trees, NO_NUMBER)
         readers: dict[Source, list[Source]] = {}
         for source, each in trees.items():
-            for one in {one for tree in each for node in _read(tree) for one in self._assignments(node)}:
-                readers.setdefault(one, []).append(source)
+            for read in {read for tree in each for node in _read(tree) for read in self._assignments(node)}:
+                readers.setdefault(read, []).append(source)
         waiting = deque(trees)
         changes: Counter[Source] = Counter()
         while waiting:
@@ -130,16 +135,17 @@ class Overflow:
             waiting += readers.get(source, ())
 
     def _slow(self, trees: dict[Source, tuple[Expression, ...]]) -> set[Source]:
-        """Return the assignments that add, to at most one that grows, what has a size; they get one, too."""
+        """Return the assignments that only add bounded values to at most one growing variable; they get a bound,
+        too."""
         slow = set(trees)
         while slow:
             added = {source: joined(self._added(tree, slow) for tree in trees[source]) for source in slow}
-            lost = {source for source in slow if added[source] is None}
-            if not lost:
+            unbounded = {source for source in slow if added[source] is None}
+            if not unbounded:
                 whole = joined(added.values()) or NO_NUMBER
                 self.sizes |= dict.fromkeys(slow, Size(whole.before + OF_MANY_SUMS, whole.after))
                 break
-            slow -= lost
+            slow -= unbounded
         return slow
 
     def _added(self, tree: Expression, slow: set[Source]) -> Sized:
@@ -202,10 +208,10 @@ def _computed(sign: str, left: Sized, right: Sized) -> Sized:
 def joined(sizes: Iterable[Sized]) -> Sized:
     """Return the size of what has any of some sizes."""
     whole = NO_NUMBER
-    for one in sizes:
-        if one is None:
+    for size in sizes:
+        if size is None:
             return None
-        whole = Size(max(whole.before, one.before), max(whole.after, one.after))
+        whole = Size(max(whole.before, size.before), max(whole.after, size.after))
     return whole
 
 

@@ -32,7 +32,7 @@ class Partition:
         self._points = sorted(self.cuts.numbers.union(single))
         self._lengths = sorted(self.cuts.lengths)
         self._texts = {atom.literal for atom in cuts.atoms if atom.question == "is"}.union(domain.texts)
-        self._asked = [atom for atom in cuts.atoms if atom.question != "is"]
+        self._atoms = [atom for atom in cuts.atoms if atom.question != "is"]
         self._number = {self._class_key(value): number for number, value in enumerate(self.values)}
         assert len(self._number) == len(self.values), "two values of one class"
 
@@ -45,20 +45,20 @@ class Partition:
 
         Raises TooMany where that is not easy to compute, and where a value of the domain has no class.
         """
-        found = 0
+        classes = 0
         for value in class_values(domain, self.cuts):
             number = self.class_of(value)
             if number is None:
                 raise TooMany
-            found |= 1 << number
-        return found
+            classes |= 1 << number
+        return classes
 
     def _class_key(self, value: Any) -> Hashable:
         """Return a key that is equal exactly for values of the same class."""
         if isinstance(value, str):
             if value in self._texts:
                 return value
-            answers = tuple(atom.of(value) for atom in self._asked)
+            answers = tuple(atom.of(value) for atom in self._atoms)
             return "texts", answers, self._between(self._lengths, len(value))
         if value is UNDEFINED or value is None or isinstance(value, bool):
             return type(value), value

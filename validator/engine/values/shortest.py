@@ -23,7 +23,7 @@ class _Read(NamedTuple):
 
     end: str
     is_all: bool
-    held: frozenset[Atom]
+    true_atoms: frozenset[Atom]
 
 
 def shortest(atoms: Iterable[Atom], longest: int) -> list[str] | None:
@@ -31,52 +31,52 @@ def shortest(atoms: Iterable[Atom], longest: int) -> list[str] | None:
 
     None where the search is too large. One character that no literal has represents all such characters.
     """
-    asked = list(dict.fromkeys(atoms))
-    literals = [atom.literal for atom in asked]
+    questions = list(dict.fromkeys(atoms))
+    literals = [atom.literal for atom in questions]
     begins = {literal[:end] for literal in literals for end in range(len(literal) + 1)} | {""}
-    signs = [*dict.fromkeys("".join(literals)), separator(literals)]
-    first = _Read("", True, frozenset(_held("", asked, is_all=True)))
-    seen, level = {first}, [(first, "")]
-    found: dict[frozenset[Atom], str] = {}
+    chars = [*dict.fromkeys("".join(literals)), separator(literals)]
+    first = _Read("", True, frozenset(_true_at("", questions, is_all=True)))
+    visited, level = {first}, [(first, "")]
+    texts: dict[frozenset[Atom], str] = {}
     for length in range(longest + 1):
         following: list[tuple[_Read, str]] = []
         for read, text in level:
-            found.setdefault(_answers(read, asked), text)
-            if len(seen) > MAX_READ:
+            texts.setdefault(_answers(read, questions), text)
+            if len(visited) > MAX_READ:
                 return None
-            for sign in signs if length < longest else ():
-                after = _after(read, sign, begins, asked)
-                if after not in seen:
-                    seen.add(after)
-                    following.append((after, text + sign))
+            for char in chars if length < longest else ():
+                after = _after(read, char, begins, questions)
+                if after not in visited:
+                    visited.add(after)
+                    following.append((after, text + char))
         level = following
         if not level:
             break
-    return list(found.values())
+    return list(texts.values())
 
 
-def _after(read: _Read, sign: str, begins: set[str], asked: list[Atom]) -> _Read:
-    end = read.end + sign
+def _after(read: _Read, char: str, begins: set[str], questions: list[Atom]) -> _Read:
+    end = read.end + char
     is_all = read.is_all and end in begins
     while end not in begins:
         end = end[1:]
-    return _Read(end, is_all, read.held.union(_held(end, asked, is_all=is_all)))
+    return _Read(end, is_all, read.true_atoms.union(_true_at(end, questions, is_all=is_all)))
 
 
-def _held(end: str, asked: list[Atom], *, is_all: bool) -> Iterable[Atom]:
-    for atom in asked:
+def _true_at(end: str, questions: list[Atom], *, is_all: bool) -> Iterable[Atom]:
+    for atom in questions:
         if (atom.question == "contains" and end.endswith(atom.literal)) or (
             atom.question == "starts_with" and is_all and end == atom.literal
         ):
             yield atom
 
 
-def _answers(read: _Read, asked: list[Atom]) -> frozenset[Atom]:
+def _answers(read: _Read, questions: list[Atom]) -> frozenset[Atom]:
     """Return the atoms that are true for a text that ends here."""
-    here = (
+    at_end = (
         atom
-        for atom in asked
+        for atom in questions
         if (atom.question == "is" and read.is_all and read.end == atom.literal)
         or (atom.question == "ends_with" and read.end.endswith(atom.literal))
     )
-    return read.held.union(here)
+    return read.true_atoms.union(at_end)

@@ -32,7 +32,7 @@ def simplest(spec: TypeSpec | None) -> tuple[Any, ...]:
 
 def fitting(values: Iterable[Any], spec: TypeSpec | None) -> Iterator[Any]:
     """Yield the values that are of a type, frozen, each once."""
-    seen: set[tuple[type, Any]] = set()
+    keys: set[tuple[type, Any]] = set()
     for value in values:
         try:
             frozen = freeze(value)
@@ -40,8 +40,8 @@ def fitting(values: Iterable[Any], spec: TypeSpec | None) -> Iterator[Any]:
             continue
         # 0 and false are equal in Python, but different here.
         key = (type(frozen), frozen)
-        if key not in seen and fits(frozen, spec):
-            seen.add(key)
+        if key not in keys and fits(frozen, spec):
+            keys.add(key)
             yield frozen
 
 
@@ -52,9 +52,9 @@ def _values(spec: TypeSpec) -> Iterator[Any]:
     if spec.type is None:
         yield ""
     words = set(spec.kinds)
-    for word in _ORDER:
-        if word in words:
-            yield from _OF[word](spec)
+    for kind in _ORDER:
+        if kind in words:
+            yield from _OF[kind](spec)
 
 
 def _numbers(spec: TypeSpec) -> Iterator[Any]:

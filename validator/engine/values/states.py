@@ -31,13 +31,13 @@ def references_of(trees: Iterable[Expression]) -> list[Names]:
 
 def with_owners(names: Iterable[Names], domains: Domains) -> list[Names]:
     """Return references with their owners, owners first."""
-    found: dict[Names, None] = {}
+    references: dict[Names, None] = {}
     for name in names:
         chain = [name]
         while (owner := domains.parent(chain[-1])) is not None:
             chain.append(owner)
-        found.update(dict.fromkeys(reversed(chain)))
-    return list(found)
+        references.update(dict.fromkeys(reversed(chain)))
+    return list(references)
 
 
 def lookup_in(state: State) -> Lookup:

@@ -54,9 +54,9 @@ def implied(atom: Atom, other: Atom) -> bool:
 
 def excluded(atom: Atom, other: Atom) -> bool:
     """Return whether no text satisfies both atoms."""
-    for one, two in ((atom, other), (other, atom)):
-        if one.question == "is":
-            return not two.of(one.literal)
+    for first, second in ((atom, other), (other, atom)):
+        if first.question == "is":
+            return not second.of(first.literal)
     if atom.question == other.question and atom.question in ("starts_with", "ends_with"):
         return not (atom.of(other.literal) or other.of(atom.literal))
     return False
@@ -102,9 +102,9 @@ def parts_of(question: Question, text: str) -> list[str]:
 def separator(literals: Iterable[str]) -> str:
     """Return a character that no literal contains, a letter if possible."""
     used = set("".join(literals))
-    for sign in "xyzabcdefghijklmnopqrstuvwXYZ0123456789-_":
-        if sign not in used:
-            return sign
+    for char in "xyzabcdefghijklmnopqrstuvwXYZ0123456789-_":
+        if char not in used:
+            return char
     return next(chr(code) for code in range(0x100, 0x3000) if chr(code) not in used)
 
 
@@ -122,41 +122,41 @@ class TextRequirements:
         return all(atom.of(text) is answer for atom, answer in self.answers.items())
 
 
-def text_of(wanted: TextRequirements, avoid: Iterable[str] = ()) -> str | None:
+def text_of(required: TextRequirements, avoid: Iterable[str] = ()) -> str | None:
     """Return the simplest text found that is as wanted and not in `avoid`; None if there is none."""
     refused = set(avoid)
-    return next((text for text in _candidates(wanted, refused) if text not in refused and wanted.fits(text)), None)
+    return next((text for text in _candidates(required, refused) if text not in refused and required.fits(text)), None)
 
 
-def _candidates(wanted: TextRequirements, refused: set[str]) -> Iterator[str]:
-    literals = [atom.literal for atom in wanted.answers]
-    for atom, answer in wanted.answers.items():
+def _candidates(required: TextRequirements, refused: set[str]) -> Iterator[str]:
+    literals = [atom.literal for atom in required.answers]
+    for atom, answer in required.answers.items():
         if answer and atom.question == "is":
             yield atom.literal
             return
-    sign = separator((*literals, *refused))
-    start = max(_true(wanted, "starts_with"), key=len, default="")
-    end = max(_true(wanted, "ends_with"), key=len, default="")
-    inner = [part for part in _maximal(_true(wanted, "contains")) if part not in start and part not in end]
-    shapes = list(_shapes(start, inner, end, sign))
+    char = separator((*literals, *refused))
+    start = max(_true(required, "starts_with"), key=len, default="")
+    end = max(_true(required, "ends_with"), key=len, default="")
+    inner = [part for part in _maximal(_true(required, "contains")) if part not in start and part not in end]
+    shapes = list(_shapes(start, inner, end, char))
     yield from shapes
     for number in range(len(refused) + 1):
         for shape in shapes[-2:]:
-            yield shape + sign * number + end if end else shape + sign * number
-    if wanted.length is not None:
-        yield from _padded(shapes, wanted.length, start, end, sign)
+            yield shape + char * number + end if end else shape + char * number
+    if required.length is not None:
+        yield from _padded(shapes, required.length, start, end, char)
 
 
-def _padded(shapes: list[str], length: int, start: str, end: str, sign: str) -> Iterator[str]:
+def _padded(shapes: list[str], length: int, start: str, end: str, char: str) -> Iterator[str]:
     for shape in shapes:
         missing = length - len(shape)
         if missing > 0:
             body = shape[len(start) : len(shape) - len(end)] if len(shape) >= len(start) + len(end) else ""
-            yield start + sign * missing + body + end
-            yield start + body + sign * missing + end
+            yield start + char * missing + body + end
+            yield start + body + char * missing + end
 
 
-def _shapes(start: str, inner: list[str], end: str, sign: str) -> Iterator[str]:
+def _shapes(start: str, inner: list[str], end: str, char: str) -> Iterator[str]:
     """Yield texts with the required prefix, suffix and parts: overlapping ones first, then ones with separators."""
     orders = permutations(inner) if len(inner) <= MAX_ORDERED else iter([tuple(inner)])
     for order in orders:
@@ -165,12 +165,12 @@ def _shapes(start: str, inner: list[str], end: str, sign: str) -> Iterator[str]:
             text = joined(text, part)
         yield text
     yield start + "".join(inner) + end
-    yield sign.join(part for part in (start, *inner, end) if part) or sign
-    yield start + sign + "".join(part + sign for part in inner) + end
+    yield char.join(part for part in (start, *inner, end) if part) or char
+    yield start + char + "".join(part + char for part in inner) + end
 
 
-def _true(wanted: TextRequirements, question: Question) -> list[str]:
-    return [atom.literal for atom, answer in wanted.answers.items() if answer and atom.question == question]
+def _true(required: TextRequirements, question: Question) -> list[str]:
+    return [atom.literal for atom, answer in required.answers.items() if answer and atom.question == question]
 
 
 def _maximal(parts: list[str]) -> list[str]:
@@ -184,22 +184,22 @@ def classes(atoms: Iterable[Atom], limit: int) -> list[str] | None:
     Complete: the answers of every text are those of one of these. Such a text is a literal, or it consists of the
     longest literal that it starts with, those that it contains, and the longest that it ends with, all separated.
     """
-    asked = list(dict.fromkeys(atoms))
-    inner = list(dict.fromkeys(atom.literal for atom in asked if atom.question == "contains" and atom.literal))
-    starts = ["", *dict.fromkeys(atom.literal for atom in asked if atom.question == "starts_with" and atom.literal)]
-    ends = ["", *dict.fromkeys(atom.literal for atom in asked if atom.question == "ends_with" and atom.literal)]
-    literals = list(dict.fromkeys(atom.literal for atom in asked))
+    questions = list(dict.fromkeys(atoms))
+    inner = list(dict.fromkeys(atom.literal for atom in questions if atom.question == "contains" and atom.literal))
+    starts = ["", *dict.fromkeys(atom.literal for atom in questions if atom.question == "starts_with" and atom.literal)]
+    ends = ["", *dict.fromkeys(atom.literal for atom in questions if atom.question == "ends_with" and atom.literal)]
+    literals = list(dict.fromkeys(atom.literal for atom in questions))
     if len(inner) > limit.bit_length() or len(starts) * len(ends) << len(inner) > limit:
         return None
-    sign = separator(literals)
-    found: dict[tuple[bool, ...], str] = {tuple(atom.of(text) for atom in asked): text for text in literals}
+    char = separator(literals)
+    texts: dict[tuple[bool, ...], str] = {tuple(atom.of(text) for atom in questions): text for text in literals}
     for start in starts:
         for end in ends:
             for chosen in range(1 << len(inner)):
                 parts = [part for number, part in enumerate(inner) if chosen >> number & 1]
-                separated = start + sign + "".join(part + sign for part in parts) + end
-                answers = tuple(atom.of(separated) for atom in asked)
-                if answers not in found:
-                    wanted = TextRequirements(dict(zip(asked, answers, strict=True)))
-                    found[answers] = text_of(wanted) or separated
-    return list(found.values())
+                separated = start + char + "".join(part + char for part in parts) + end
+                answers = tuple(atom.of(separated) for atom in questions)
+                if answers not in texts:
+                    required = TextRequirements(dict(zip(questions, answers, strict=True)))
+                    texts[answers] = text_of(required) or separated
+    return list(texts.values())

@@ -29,7 +29,7 @@ MAX_SOURCES: Final = 200
 def is_whole(meaning: Meaning, domains: Domains, names: Names) -> bool:
     """Return whether every number of a reference is certainly whole, by everything that it is computed from."""
     trees: list[Expression] = [Reference(0, 0, names)]
-    seen = set[tuple[Source, tuple[str, ...]]]()
+    visited = set[tuple[Source, tuple[str, ...]]]()
     while trees:
         match trees.pop():
             case Constant(value=value):
@@ -41,14 +41,14 @@ def is_whole(meaning: Meaning, domains: Domains, names: Names) -> bool:
             case Arithmetic() | Minus() as node:
                 trees += children(node)
             case Reference(names=read):
-                meant = meaning.names.meaning(read)
-                places = [] if meant is None else [(source, meant.fields) for source in meant.sources]
-                for place in places:
-                    found = [] if place in seen else _given(meaning, domains, *place)
-                    seen.add(place)
-                    if found is None or len(seen) > MAX_SOURCES:
+                resolution = meaning.names.meaning(read)
+                locations = [] if resolution is None else [(source, resolution.fields) for source in resolution.sources]
+                for location in locations:
+                    sources = [] if location in visited else _given(meaning, domains, *location)
+                    visited.add(location)
+                    if sources is None or len(visited) > MAX_SOURCES:
                         return False
-                    trees += found
+                    trees += sources
             case _:
                 pass  # no number: it fails where one is required
     return True

@@ -19,7 +19,7 @@ from stepward.vm.language.steps import AnyStep, ParallelStep, ToolCall, WaitStep
 from stepward.vm.language.types import TypeSpec
 from stepward.vm.values import MAX_DIGITS, FrozenMap
 
-Spot = tuple[Source, tuple[str, ...]]
+Location = tuple[Source, tuple[str, ...]]
 """An input or an output, and its field that a step reads."""
 
 MAX_TRIES: Final = 150
@@ -36,15 +36,15 @@ class Valueless(Exception):  # noqa: N818 - reads better where it is caught than
     """No value of a type was found."""
 
 
-def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
-    """Yield the behaviours of the sub-steps for which a parallel step ends as `how` says, the simplest first."""
-    if how == USED_UP:
+def parts_of(step: ParallelStep, ending: str) -> Iterator[tuple[Does, ...]]:
+    """Yield the behaviours of the sub-steps for which a parallel step ends as `ending` says, the simplest first."""
+    if ending == USED_UP:
         yield ()
         return
     options: list[list[Does]] = []
     for part in step.parallel_steps:
         does: list[Does] = ["returns"]
-        if part.on_error == "skip" or how != "succeeds":
+        if part.on_error == "skip" or ending != "succeeds":
             does.append("fails")
         if part.on_timeout == "fallback":
             does.append("times out")
@@ -56,11 +56,11 @@ def parts_of(step: ParallelStep, how: str) -> Iterator[tuple[Does, ...]]:
             for sub in order.line:
                 fails[sub] = fails[sub] or any(fails[one] for one in order.needs[sub])
         failed = any(one and part.on_error != "skip" for part, one in zip(step.parallel_steps, fails, strict=True))
-        if failed == (how != "succeeds"):
+        if failed == (ending != "succeeds"):
             yield combination
 
 
-def asked_types(step: AnyStep, spot: Spot, meaning: Meaning) -> Iterator[TypeSpec]:
+def use_types(step: AnyStep, location: Location, meaning: Meaning) -> Iterator[TypeSpec]:
     """Yield the types of the arguments that a step fills from a source, or of the time for which it waits."""
     if isinstance(step, WaitStep):
         yield _TIMES[step.field]
@@ -68,13 +68,18 @@ def asked_types(step: AnyStep, spot: Spot, meaning: Meaning) -> Iterator[TypeSpe
         if not isinstance(call, ToolCall):
             continue
         for name, spec in (meaning.tool(call.tool).args or {}).items():
-            for found in embedded(call.args.get(name)):
-                meant = meaning.names.meaning(found.reference.names)
-                if found.whole and meant is not None and spot[1] == meant.fields and spot[0] in meant.sources:
+            for part in embedded(call.args.get(name)):
+                resolution = meaning.names.meaning(part.reference.names)
+                if (
+                    part.whole
+                    and resolution is not None
+                    and location[1] == resolution.fields
+                    and location[0] in resolution.sources
+                ):
                     yield spec
 
 
-def told_apart(trees: Iterable[Expression]) -> Iterator[Any]:
+def distinguishing_values(trees: Iterable[Expression]) -> Iterator[Any]:
     """Yield the values that comparisons in some expressions may distinguish."""
     for node in chain.from_iterable(map(walk, trees)):
         if isinstance(node, Constant):
@@ -92,7 +97,7 @@ def few_first(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
     yield from _from(choices, 0)
 
 
-def with_alike(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+def with_equal_changes(choices: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
     """Yield choices from every list as `few_first` does; after single changes those in which all lists change alike.
 
     What is multiplied needs every number above zero, for example.
@@ -141,7 +146,7 @@ def replaced(value: Any, fields: tuple[str, ...], inner: Any) -> Any:
         return tuple(replaced(item, fields[1:], inner) for item in items)
     number = index_of(fields[0])
     if number is not None:
-        found = replaced(items[number] if number < len(items) else None, fields[1:], inner)
-        return (*items[:number], *[found] * (number - len(items)), found, *items[number + 1 :])
-    held = value if isinstance(value, dict) else {}
-    return FrozenMap({**held, fields[0]: replaced(held.get(fields[0]), fields[1:], inner)})
+        item_replaced = replaced(items[number] if number < len(items) else None, fields[1:], inner)
+        return (*items[:number], *[item_replaced] * (number - len(items)), item_replaced, *items[number + 1 :])
+    fields_before = value if isinstance(value, dict) else {}
+    return FrozenMap({**fields_before, fields[0]: replaced(fields_before.get(fields[0]), fields[1:], inner)})

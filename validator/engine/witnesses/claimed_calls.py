@@ -20,7 +20,7 @@ from stepward.vm.values import FrozenMap
 def in_one_call(program: Program, rule: str) -> Program | None:
     """Return a program with a rule of a called program, as `first/second/name`, in that call alone.
 
-    None where that is nothing new: the rule is none of a called program, or a body that is no call stands between.
+    None if that changes nothing: the rule is not one of a called program, or a body that is no call stands between.
     """
     *calls, name = rule.split("/")
     if not calls or not program.programs:
@@ -29,8 +29,8 @@ def in_one_call(program: Program, rule: str) -> Program | None:
     steps = _in_calls(program.steps, programs, calls, name)
     if steps is None:
         return None
-    kept = set(programs) - set(program.programs)
-    others = {one: programs[one] if one in kept else _without(programs[one], name) for one in programs}
+    copies = set(programs) - set(program.programs)
+    others = {one: programs[one] if one in copies else _without(programs[one], name) for one in programs}
     return program.model_copy(update={"steps": steps, "programs": others})
 
 
@@ -38,7 +38,7 @@ def _in_calls(
     steps: Iterable[AnyStep], programs: dict[str, CalledProgram], calls: list[str], name: str
 ) -> tuple[AnyStep, ...] | None:
     """Return steps of which a call has a copy of its program; None where none of them is the first of the calls."""
-    found, is_there = [], False
+    changed_steps, is_there = [], False
     for step in steps:
         changed = step
         if isinstance(step, InvokeStep):
@@ -55,8 +55,8 @@ def _in_calls(
             }
             changed = step.replace(branches=FrozenMap(branches)) if any(known.values()) else step
         is_there = is_there or changed is not step
-        found.append(changed)
-    return tuple(found) if is_there else None
+        changed_steps.append(changed)
+    return tuple(changed_steps) if is_there else None
 
 
 def _with_copy(step: InvokeStep, programs: dict[str, CalledProgram], inner: list[str], name: str) -> AnyStep:
@@ -89,9 +89,9 @@ def with_claimed(step: AnyStep, claim: Claim, others: list[str]) -> AnyStep:
         )
     if not isinstance(step, ForEachStep) or isinstance(step, InvokeStep):
         return step
-    kept = tuple(rule for rule in step.guardrails if claim.policy is None and rule.name == claim.rule)
-    others.extend(rule.name for rule in step.guardrails if rule not in kept)
-    changed = step.replace(guardrails=kept) if step.guardrails else step
+    claimed = tuple(rule for rule in step.guardrails if claim.policy is None and rule.name == claim.rule)
+    others.extend(rule.name for rule in step.guardrails if rule not in claimed)
+    changed = step.replace(guardrails=claimed) if step.guardrails else step
     if changed.steps is None:
         return changed
     return changed.replace(steps=tuple(with_claimed(one, claim, others) for one in changed.steps))
@@ -104,17 +104,17 @@ def _is_claimed(rule: AnyRule, claim: Claim) -> bool:
 
 def called_with(program: CalledProgram, claim: Claim, others: list[str]) -> CalledProgram:
     """Return a called program in which no rule stands but one that may be claimed."""
-    kept = tuple(rule for rule in program.guardrails if _is_claimed(rule, claim))
-    others.extend(rule.name for rule in program.guardrails if rule not in kept)
+    claimed = tuple(rule for rule in program.guardrails if _is_claimed(rule, claim))
+    others.extend(rule.name for rule in program.guardrails if rule not in claimed)
     update: dict[str, Any] = {"steps": tuple(with_claimed(one, claim, others) for one in program.steps)}
-    update |= {"guardrails": kept} if program.guardrails else {}
+    update |= {"guardrails": claimed} if program.guardrails else {}
     if program.programs:
         update["programs"] = {name: called_with(one, claim, others) for name, one in program.programs.items()}
     return program.model_copy(update=update)
 
 
 def _branch_with(branch: Branch, claim: Claim, others: list[str]) -> Branch:
-    kept = tuple(rule for rule in branch.guardrails if claim.policy is None and rule.name == claim.rule)
-    others.extend(rule.name for rule in branch.guardrails if rule not in kept)
-    changed = branch.replace(guardrails=kept) if branch.guardrails else branch
+    claimed = tuple(rule for rule in branch.guardrails if claim.policy is None and rule.name == claim.rule)
+    others.extend(rule.name for rule in branch.guardrails if rule not in claimed)
+    changed = branch.replace(guardrails=claimed) if branch.guardrails else branch
     return changed.replace(steps=tuple(with_claimed(one, claim, others) for one in changed.steps))

@@ -45,7 +45,7 @@ MAX_FAILURES: Final = 8
 """The most ways to fail an item that are tried."""
 
 MAX_GOOD: Final = 2
-"""The most ways of an item that succeeds that are tried for a list that is longer than a path."""
+"""The most paths of a successful item that are tried for a list which is longer than the path."""
 
 MAX_ITEMS: Final = 20
 """The most items that are put on a path."""
@@ -60,8 +60,8 @@ class Frame:
 
     def then(self, move: Move, errors: Mapping[str, str]) -> Frame:
         """Return this, and one move more; `errors` are those of the calls of its step."""
-        found = tuple((len(self.moves), call, name) for call, name in errors.items())
-        return Frame((*self.moves, move), (*self.errors, *found))
+        new_errors = tuple((len(self.moves), call, name) for call, name in errors.items())
+        return Frame((*self.moves, move), (*self.errors, *new_errors))
 
 
 def with_other_items(
@@ -71,35 +71,35 @@ def with_other_items(
 
     `known` is what the engine knows on the path, as for `Witnesses.confirm`.
     """
-    begun, shown = witnesses.replayer.steps, None
+    steps_before, result = witnesses.replayer.steps, None
     for moves, others in islice(_candidates(witnesses.facts, path, known), MAX_PATHS):
-        if witnesses.replayer.steps - begun > min(MAX_RECORDS, witnesses.left_for_items):
+        if witnesses.replayer.steps - steps_before > min(MAX_RECORDS, witnesses.left_for_items):
             break
-        found = witnesses.confirm(claim, kind, moves, others, MAX_OF_ONE)
-        if not isinstance(found, str):
-            shown = moves, found
+        witness = witnesses.confirm(claim, kind, moves, others, MAX_OF_ONE)
+        if not isinstance(witness, str):
+            result = moves, witness
             break
-    witnesses.spent_on_items(witnesses.replayer.steps - begun)
-    return shown
+    witnesses.spent_on_items(witnesses.replayer.steps - steps_before)
+    return result
 
 
 def _candidates(facts: ProgramFacts, path: Sequence[Move], known: Known) -> Iterator[tuple[tuple[Move, ...], Known]]:
     """Yield the paths with more items in one of their for_each steps, each with what is known on it."""
-    asked = _asked(facts)
-    begun = [number for number, move in enumerate(path) if move.opens]
-    for number in begun:
+    steps_read = _asked(facts)
+    starts = [number for number, move in enumerate(path) if move.opens]
+    for number in starts:
         owner = facts.flow.position[path[number].step]
         each = facts.flow.steps[owner]
         if not isinstance(each, ForEachStep) or each.is_once:
             continue
-        taken, end = _taken(path, number, each)
-        is_asked, more = each.id in asked, _more(facts, path, number, end, known)
-        rows = _rows(facts, owner, each, taken, more) if is_asked else _longer(facts, owner, more)
+        count, end = _taken(path, number, each)
+        is_asked, missing = each.id in steps_read, _more(facts, path, number, end, known)
+        rows = _rows(facts, owner, each, count, missing) if is_asked else _longer(facts, owner, missing)
         for frames in rows:
             yield _put(path, known, number + 1, frames)
-        if is_asked and taken and end is not None:
+        if is_asked and count and end is not None:
             emptied, others = _without(path, known, number + 1, end)
-            for frames in _rows(facts, owner, each, 0, taken + more):
+            for frames in _rows(facts, owner, each, 0, count + missing):
                 yield _put(emptied, others, number + 1, frames)
 
 
@@ -112,73 +112,73 @@ def _asked(facts: ProgramFacts) -> frozenset[str]:
         if clause.tree is not None
         for reference in all_references(clause.tree)
     ]
-    found = {located[0] for one in names if (located := meaning.names.locate(one)) is not None}
+    names_read = {located[0] for one in names if (located := meaning.names.locate(one)) is not None}
     whens = [text for _, text in meaning.whens]
     return frozenset(
         step
         for step in meaning.names.listed
-        if (step, "errors") in found or any(f"${step}.errors" in text for text in whens)
+        if (step, "errors") in names_read or any(f"${step}.errors" in text for text in whens)
     )
 
 
 def _taken(path: Sequence[Move], start: int, each: ForEachStep) -> tuple[int, int | None]:
-    """Return how many items a path takes of the step that it starts at a position, and where that goes on without one;
+    """Return how many items a path takes of a step that starts at a position, and the position where it takes no more;
     None if it does not."""
-    taken = 0
+    count = 0
     for number, move in enumerate(path[start + 1 :], start=start + 1):
         if move.step == each.id:
             break
         if move.step == f"{each.id} next" and move.how != ON_TO_ITEM:
-            return taken, number
-        taken += move.how == ON_TO_ITEM and move.step == f"{each.id} next"
-    return taken, None
+            return count, number
+        count += move.how == ON_TO_ITEM and move.step == f"{each.id} next"
+    return count, None
 
 
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(facts: ProgramFacts, owner: int, each: ForEachStep, taken: int, more: int) -> Iterator[tuple[Frame, ...]]:
-    """Yield the frames to put on a path, few first: all fail, or the first of them, or the last. `more` are as many as
-    the path lacks."""
-    good, bad = _frames(facts, owner)
-    sizes = [*range(1, min(3, (each.max_items or taken) - taken) + 1)]
-    sizes += [more] if more not in sizes else []
+def _rows(facts: ProgramFacts, owner: int, each: ForEachStep, count: int, missing: int) -> Iterator[tuple[Frame, ...]]:
+    """Yield the frames to put on a path, few first: all fail, or the first of them, or the last. `missing` is
+    how many the path lacks."""
+    successes, failures = _frames(facts, owner)
+    sizes = [*range(1, min(3, (each.max_items or count) - count) + 1)]
+    sizes += [missing] if missing not in sizes else []
     if isinstance(each.items, tuple):
-        sizes = [len(each.items) - taken]
+        sizes = [len(each.items) - count]
     for size in (one for one in sizes if 0 < one <= MAX_ITEMS):
         if each.on_item_error == "fail":
-            yield from ((frame,) * size for frame in good[:1])
+            yield from ((frame,) * size for frame in successes[:1])
             continue
-        for frame in bad:
-            rest = good[:1] * (size - 1)
+        for frame in failures:
+            rest = successes[:1] * (size - 1)
             yield from dict.fromkeys([(frame,) * size, (frame, *rest), (*rest, frame)] if rest else [(frame,) * size])
 
 
-def _longer(facts: ProgramFacts, owner: int, more: int) -> Iterator[tuple[Frame, ...]]:
+def _longer(facts: ProgramFacts, owner: int, missing: int) -> Iterator[tuple[Frame, ...]]:
     """Yield the frames to put on a path that takes fewer items than it was said to have, or one more."""
-    good, _ = _frames(facts, owner)
-    for frame in good[:MAX_GOOD] if 0 < more <= MAX_ITEMS else ():
-        yield (frame,) * more
+    successes, _ = _frames(facts, owner)
+    for frame in successes[:MAX_GOOD] if 0 < missing <= MAX_ITEMS else ():
+        yield (frame,) * missing
 
 
 def _more(facts: ProgramFacts, path: Sequence[Move], start: int, end: int | None, known: Known) -> int:
-    """Return how many items a path lacks of the step that it starts at a position; 0 where nothing says it.
+    """Return how many more items the list of a step must have than the path takes; 0 if nothing says it.
 
     What is asked of a list, of its first items, of the outputs and errors of all, and of the number of an item, says
     nothing of the items that a path takes.
     """
     each = facts.bodies.each(facts.flow.position[path[start].step])
-    begun = [
+    items = [
         start + 1 + number
         for number, move in enumerate(path[start + 1 : end])
         if move.step == f"{each.id} next" and move.how == ON_TO_ITEM
     ]
-    said = [_list_of(facts, path, start, known)]
+    lists = [_list_of(facts, path, start, known)]
     if end is not None:
-        said += [known.outputs.get((end, each.id)), known.outputs.get((end, f"{each.id}.errors"))]
-    lacking = [max(1, len(one) - len(begun)) for one in said if isinstance(one, tuple)]
-    numbers = [known.outputs.get((position, each.index_as or "")) for position in begun]
-    before = [number - place for place, number in enumerate(numbers) if isinstance(number, int)]
+        lists += [known.outputs.get((end, each.id)), known.outputs.get((end, f"{each.id}.errors"))]
+    lacking = [max(1, len(one) - len(items)) for one in lists if isinstance(one, tuple)]
+    numbers = [known.outputs.get((position, each.index_as or "")) for position in items]
+    before = [number - index for index, number in enumerate(numbers) if isinstance(number, int)]
     return max([*lacking, *before], default=0)
 
 
@@ -195,36 +195,39 @@ def _list_of(facts: ProgramFacts, path: Sequence[Move], start: int, known: Known
 
 
 def _frames(facts: ProgramFacts, owner: int) -> tuple[list[Frame], list[Frame]]:
-    """Return the short ways of an item through a body that succeed, and those that fail, by their steps and errors."""
+    """Return the short paths of an item through a body: those that succeed, and those that fail."""
     flow, body = facts.flow, facts.flow.layout.bodies[owner]
     stages = {body.next, body.failed}
-    opened = moved(flow, body.next, next(one for one in flow.transitions[body.next] if one.kind == "item"))
+    opened = moved(
+        flow, body.next, next(transition for transition in flow.transitions[body.next] if transition.kind == "item")
+    )
     pending = deque([(body.first, frozenset([body.first]), Frame((opened,)))])
-    good: list[Frame] = []
-    bad: list[Frame] = []
+    successes: list[Frame] = []
+    failures: list[Frame] = []
     for _ in range(MAX_WAYS):
         if not pending:
             break
-        number, seen, before = pending.popleft()
-        for one in flow.transitions[number]:
-            if one.kind in ("visits", "again") or one.to < 0:
+        number, visited, before = pending.popleft()
+        for transition in flow.transitions[number]:
+            if transition.kind in ("visits", "again") or transition.to < 0:
                 continue
             further = [
-                before.then(moved(flow, number, one, name), errors) for name, errors in _named(facts, number, one)
+                before.then(moved(flow, number, transition, name), errors)
+                for name, errors in _named(facts, number, transition)
             ]
-            if one.ending is not None and one.to in stages:
-                (good if one.ending.status == "SUCCESS" else bad).extend(further)
-            elif one.to not in seen or isinstance(flow.steps[one.to], Stage):
-                pending.extend((one.to, seen | {one.to}, frame) for frame in further)
-    wanted = _texts(facts)
-    bad.sort(key=lambda frame: not any(name in wanted for _, _, name in frame.errors))
-    return good, bad[:MAX_FAILURES]
+            if transition.ending is not None and transition.to in stages:
+                (successes if transition.ending.status == "SUCCESS" else failures).extend(further)
+            elif transition.to not in visited or isinstance(flow.steps[transition.to], Stage):
+                pending.extend((transition.to, visited | {transition.to}, frame) for frame in further)
+    names_in_texts = _texts(facts)
+    failures.sort(key=lambda frame: not any(name in names_in_texts for _, _, name in frame.errors))
+    return successes, failures[:MAX_FAILURES]
 
 
 def _named(facts: ProgramFacts, number: int, transition: Transition) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the errors with which a step takes a transition, each with those of its calls; no name where it has none.
 
-    What fails for other reasons than a call is none of these: it takes values, which nobody chooses here.
+    A failure without a failed call is not among them: it would need values, and nothing here chooses values.
     """
     step, failing = facts.flow.steps[number], facts.failing
     if transition.kind not in ("failed", "skipped") or isinstance(step, Stage):
@@ -257,10 +260,10 @@ def _put(path: Sequence[Move], known: Known, at: int, frames: Sequence[Frame]) -
     """Return a path with frames at a position, and what is known on it."""
     new = [move for frame in frames for move in frame.moves]
     shifted = _renumbered(known, lambda number: number if number < at else number + len(new))
-    errors, begun = dict(shifted.errors), at
+    errors, offset = dict(shifted.errors), at
     for frame in frames:
-        errors.update(((begun + place, call), name) for place, call, name in frame.errors)
-        begun += len(frame.moves)
+        errors.update(((offset + index, call), name) for index, call, name in frame.errors)
+        offset += len(frame.moves)
     return (*path[:at], *new, *path[at:]), replace(shifted, errors=errors)
 
 
@@ -273,14 +276,14 @@ def _without(path: Sequence[Move], known: Known, start: int, end: int) -> tuple[
     return (*path[:start], *path[end:]), _renumbered(known, place)
 
 
-def _renumbered(known: Known, place: Callable[[int], int | None]) -> Known:
-    """Return what is known on a path whose positions have become others; `place` returns None for one that is gone."""
+def _renumbered(known: Known, new_position: Callable[[int], int | None]) -> Known:
+    """Return what is known on a path whose positions change; `new_position` returns None for one that is removed."""
 
     def by_position(found: Mapping[int, T]) -> dict[int, T]:
-        return {at: one for number, one in found.items() if (at := place(number)) is not None}
+        return {at: one for number, one in found.items() if (at := new_position(number)) is not None}
 
     def by_call(found: Mapping[tuple[int, str], T]) -> dict[tuple[int, str], T]:
-        return {(at, name): one for (number, name), one in found.items() if (at := place(number)) is not None}
+        return {(at, name): one for (number, name), one in found.items() if (at := new_position(number)) is not None}
 
     return replace(
         known,

@@ -27,11 +27,12 @@ Place = tuple[int, Source]
 
 @dataclass
 class _Pass:
-    """One way through a list: its for_each step, where that starts on the path, and where its items do."""
+    """One pass through a list: its for_each step, and the positions on the path at which the step and its items
+    start."""
 
     owner: int
     start: int
-    taken: list[int] = field(default_factory=list)
+    item_starts: list[int] = field(default_factory=list)
     is_over: bool = False
 
 
@@ -39,46 +40,46 @@ def lists_of(
     facts: ProgramFacts,
     path: Sequence[Move],
     known: Mapping[int, Any],
-    given: Callable[[int, Source], Any],
+    value_at: Callable[[int, Source], Any],
     first: Callable[[TypeSpec | None], Any],
 ) -> dict[Place, Any]:
-    """Return the values in which the lists of for_each steps are, with as many items as a path takes of them, or too
-    many where a step fails.
+    """Return the values that contain the lists of for_each steps, with as many items as a path takes, or too many if
+    the step fails.
 
-    `known` are items, by the position at which they start; `given` returns the value at a place, and `first` the
+    `known` are items, by the position at which they start; `value_at` returns the value at a place, and `first` the
     simplest value of a type. Raises Valueless if a type has none.
     """
-    found: dict[Place, Any] = {}
+    lists: dict[Place, Any] = {}
     fixed: dict[Origin, int] = {}
-    for one in _passes(facts, path):
-        names = lone_reference(facts.bodies.each(one.owner).items)
-        origin = None if names is None else origin_at(facts, path, one.start, names)
-        size = _size(facts, path, one)
+    for pass_ in _passes(facts, path):
+        names = lone_reference(facts.bodies.each(pass_.owner).items)
+        origin = None if names is None else origin_at(facts, path, pass_.start, names)
+        size = _size(facts, path, pass_)
         if origin is None or size == 0:
             continue
-        place, spec = (origin.position, origin.source), facts.meaning.typing.effective(origin.source)
-        whole, of_items = found[place] if place in found else given(*place), below(spec, origin.fields)
-        held = within(whole, origin.fields)
-        items = held if isinstance(held, tuple) else ()
-        least = fixed.get(origin, 0) if one.is_over else max(len(items), fixed.get(origin, 0))
+        location, spec = (origin.position, origin.source), facts.meaning.typing.effective(origin.source)
+        whole, of_items = lists[location] if location in lists else value_at(*location), below(spec, origin.fields)
+        old_list = within(whole, origin.fields)
+        items = old_list if isinstance(old_list, tuple) else ()
+        least = fixed.get(origin, 0) if pass_.is_over else max(len(items), fixed.get(origin, 0))
         size = max(size, least)
-        more = first(of_items.items if of_items is not None else None) if len(items) < size else None
-        items = (items + (items[-1:] or (more,)) * size)[:size]
-        starts = [*one.taken, *[-1] * (size - len(one.taken))]
+        filler = first(of_items.items if of_items is not None else None) if len(items) < size else None
+        items = (items + (items[-1:] or (filler,)) * size)[:size]
+        starts = [*pass_.item_starts, *[-1] * (size - len(pass_.item_starts))]
         # A path knows only those fields of an item that are asked for; its type requires others, too.
         items = tuple(over(item, known[at]) if at in known else item for at, item in zip(starts, items, strict=True))
         changed = replaced(whole, origin.fields, completed(items, of_items))
         if fits(changed, spec):
-            found[place], fixed[origin] = changed, size
-    return found
+            lists[location], fixed[origin] = changed, size
+    return lists
 
 
-def _size(facts: ProgramFacts, path: Sequence[Move], one: _Pass) -> int:
+def _size(facts: ProgramFacts, path: Sequence[Move], pass_: _Pass) -> int:
     """Return how many items a list has to have: as many as are taken of it, or one too many."""
-    most = facts.meaning.most_items(one.owner)
-    if most is not None and most <= MAX_TOO_LONG and _fails_at_start(path, facts.flow.steps[one.owner].id):
+    most = facts.meaning.most_items(pass_.owner)
+    if most is not None and most <= MAX_TOO_LONG and _fails_at_start(path, facts.flow.steps[pass_.owner].id):
         return most + 1
-    return len(one.taken)
+    return len(pass_.item_starts)
 
 
 def _passes(facts: ProgramFacts, path: Sequence[Move]) -> list[_Pass]:
@@ -89,20 +90,22 @@ def _passes(facts: ProgramFacts, path: Sequence[Move]) -> list[_Pass]:
     starts = {steps[body.owner].id: body.owner for body in bodies}
     nexts = {steps[body.next].id: body.owner for body in bodies}
     stages = nexts | {steps[body.failed].id: body.owner for body in bodies if body.failed is not None}
-    now: dict[int, _Pass] = {}
-    found: list[_Pass] = []
+    open_passes: dict[int, _Pass] = {}
+    passes: list[_Pass] = []
     for position, move in enumerate(path):
         owner = starts.get(move.step, stages.get(move.step))
         if owner is None:
             continue
         if move.step in starts or move.how == TRIES_AGAIN:
-            now[owner] = _Pass(owner, position)
-            found.append(now[owner])
-        elif owner in now and move.how == ON_TO_ITEM:  # behind a failed item it is the next stage that takes one
-            now[owner].taken += [position] if move.step in nexts else []
-        elif owner in now:
-            now[owner].is_over = True
-    return found
+            open_passes[owner] = _Pass(owner, position)
+            passes.append(open_passes[owner])
+        elif (
+            owner in open_passes and move.how == ON_TO_ITEM
+        ):  # behind a failed item it is the next stage that takes one
+            open_passes[owner].item_starts += [position] if move.step in nexts else []
+        elif owner in open_passes:
+            open_passes[owner].is_over = True
+    return passes
 
 
 def _fails_at_start(path: Iterable[Move], each: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.product import ON_TO_ITEM, TRIES_AGAIN
-from stepward.validator.engine.witnesses.choices import Spot
+from stepward.validator.engine.witnesses.choices import Location
 from stepward.validator.findings import Move
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.fields import ITEMS
@@ -35,23 +35,27 @@ def origin_at(
     facts: ProgramFacts, path: Sequence[Move], position: int, names: tuple[str, ...], left: int = MAX_CHASED
 ) -> Origin | None:
     """Return where the value comes from that a reference has before a position of a path; None if it is no copy."""
-    meant = facts.meaning.names.meaning(names)
-    given = [(_last(facts, path, position, source), source) for source in meant.sources] if meant is not None else []
-    known = [(at, source) for at, source in given if at is not None]
-    if meant is None or not known or left == 0:
+    resolution = facts.meaning.names.meaning(names)
+    positions = (
+        [(_last(facts, path, position, source), source) for source in resolution.sources]
+        if resolution is not None
+        else []
+    )
+    known = [(at, source) for at, source in positions if at is not None]
+    if resolution is None or not known or left == 0:
         return None
     at, source = max(known, key=lambda one: one[0])
     if is_outside(facts, source):
-        return Origin(at, source, meant.fields)
-    tree, fields = facts.meaning.typing.tree(source), meant.fields
+        return Origin(at, source, resolution.fields)
+    tree, fields = facts.meaning.typing.tree(source), resolution.fields
     if source.kind == "output":
         tree = _ended(facts, facts.flow.position[path[at].step])
     elif source.kind == "item" and source.step is not None:
         each = facts.bodies.step_of(source.step)
         at, number = _round(path, at, each.id)
         tree, fields = built(each.items), (f"[{number}]", *fields)
-    found = None if tree is None else leaf(tree, fields).tree
-    return origin_at(facts, path, at, found.names, left - 1) if isinstance(found, Reference) else None
+    part = None if tree is None else leaf(tree, fields).tree
+    return origin_at(facts, path, at, part.names, left - 1) if isinstance(part, Reference) else None
 
 
 def is_outside(facts: ProgramFacts, source: Source) -> bool:
@@ -85,34 +89,34 @@ def _ended(facts: ProgramFacts, number: int) -> Expression | None:
 
 def _round(path: Sequence[Move], item: int, each: str) -> tuple[int, int]:
     """Return the position at which a for_each step was started or tried again, and the index of an item since then."""
-    taken = 0
+    count = 0
     for at in range(item - 1, -1, -1):
         move = path[at]
         if move.step == each or (move.step == f"{each} failed" and move.how == TRIES_AGAIN):
-            return at, taken
-        taken += move.step == f"{each} next" and move.how == ON_TO_ITEM
-    return 0, taken
+            return at, count
+        count += move.step == f"{each} next" and move.how == ON_TO_ITEM
+    return 0, count
 
 
 # -- on all paths ------------------------------------------------------------------------------------------------------
 
 
-def origins(facts: ProgramFacts, meant: Resolution | None) -> Iterator[Spot]:
+def origins(facts: ProgramFacts, resolution: Resolution | None) -> Iterator[Location]:
     """Yield where the value of a reference may come from, also what it is calculated from; an item is any of its
     list."""
-    seen: set[Resolution | None] = {None}
-    pending = [meant]
+    visited: set[Resolution | None] = {None}
+    pending = [resolution]
     for _ in range(MAX_CHASED):
         following: list[Resolution | None] = []
-        for one in pending:
-            if one is None or one in seen:
+        for current in pending:
+            if current is None or current in visited:
                 continue
-            seen.add(one)
-            for source in one.sources:
+            visited.add(current)
+            for source in current.sources:
                 if is_outside(facts, source):
-                    yield source, one.fields
+                    yield source, current.fields
                 else:
-                    following += _copied(facts, source, one.fields)
+                    following += _copied(facts, source, current.fields)
         pending = following
 
 

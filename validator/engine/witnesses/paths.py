@@ -47,7 +47,7 @@ class Traced:
         self._turns: dict[int, tuple[Does, ...]] = {}
         self._errors: dict[tuple[int, str], str] = {}
         self._items: dict[int, Any] = {}
-        self._begun: dict[str, Does] = {}
+        self._started_calls: dict[str, Does] = {}
         inputs = dict(self._inputs(path.before))
         self._walker = self._started(inputs)
         for number, step in enumerate(path.steps):
@@ -60,7 +60,7 @@ class Traced:
             self._add(step.edge.compressed)
             if number + 1 < len(path.steps):
                 self._fill(step.edge.compressed.pairs[1], path.steps[number + 1].edge.compressed.pairs[0])
-        self.known = Known(inputs, self._outputs, self._turns, self._errors, self._items, self._begun)
+        self.known = Known(inputs, self._outputs, self._turns, self._errors, self._items, self._started_calls)
 
     def _started(self, inputs: dict[str, Any]) -> Walker | None:
         """Return a run with the inputs of the path, and the simplest values for the other inputs."""
@@ -85,7 +85,7 @@ class Traced:
         """Store what a sibling does before the call with which the path ends."""
         for sub, outcome in compressed.call_outcomes:
             assert sub is not None
-            self._begun[self.facts.flow.steps[compressed.step].sub_steps[sub].id] = _DOES[outcome]
+            self._started_calls[self.facts.flow.steps[compressed.step].sub_steps[sub].id] = _DOES[outcome]
 
     def _add(self, compressed: CompressedEdge) -> None:
         step = self.facts.flow.steps[compressed.step]
@@ -104,9 +104,9 @@ class Traced:
         path."""
         try:
             if self._walker is not None:
-                for taken in self._walker.walk(start, goal):
-                    self._outputs.update(((len(self.moves), name), value) for name, value in taken.outputs.items())
-                    self._add(taken.compressed)
+                for step in self._walker.walk(start, goal):
+                    self._outputs.update(((len(self.moves), name), value) for name, value in step.outputs.items())
+                    self._add(step.compressed)
                 return
         except (Unsure, Valueless):
             self._walker = None
@@ -116,7 +116,7 @@ class Traced:
         while pending and goal not in parents:
             number = pending.popleft()
             transitions = sorted(
-                product.transitions(number), key=lambda found: found[1].kind not in ("success", "branch")
+                product.transitions(number), key=lambda pair: pair[1].kind not in ("success", "branch")
             )
             for target, transition in transitions:
                 if target >= 0 and target not in parents:
@@ -138,18 +138,18 @@ class Traced:
         may know other fields."""
         position = len(self.moves)
         sources: dict[Names, Source] = {}
-        for one in assigns:
-            value = one.value
-            if isinstance(value, AnyValue) and value.source.kind == "item" and one.root in after:
-                self._items[position] = assembled(one.root, after)
-            elif isinstance(value, AnyValue) and value.source.kind in ("index", "errors") and one.root in after:
-                self._outputs[position, ".".join(one.root)] = assembled(one.root, after)
+        for assign in assigns:
+            value = assign.value
+            if isinstance(value, AnyValue) and value.source.kind == "item" and assign.root in after:
+                self._items[position] = assembled(assign.root, after)
+            elif isinstance(value, AnyValue) and value.source.kind in ("index", "errors") and assign.root in after:
+                self._outputs[position, ".".join(assign.root)] = assembled(assign.root, after)
             elif isinstance(value, AnyValue) and value.source.kind == "output":
-                sources[one.root] = value.source
+                sources[assign.root] = value.source
             elif isinstance(value, Computed) and isinstance(value.tree, Reference) and value.tree.names in sources:
-                sources[one.root] = sources[value.tree.names]
-            if one.root in sources and one.root in after:
-                self._learn(position, sources[one.root], assembled(one.root, after))
+                sources[assign.root] = sources[value.tree.names]
+            if assign.root in sources and assign.root in after:
+                self._learn(position, sources[assign.root], assembled(assign.root, after))
 
     def _learn(self, position: int, source: Source, value: Any) -> None:
         """Store the fields of an output that one name knows. The output of a parallel step is an object of its parts'
@@ -166,15 +166,19 @@ class Traced:
         self._outputs[key] = self._at.setdefault(position, {})[source.name] = whole
 
     def _inputs(self, before: State) -> list[tuple[str, Any]]:
-        found = []
+        inputs = []
         for root in before:
-            meant = self.facts.meaning.names.meaning(root)
-            source = next((one for one in meant.sources if one.kind == "input"), None) if meant is not None else None
-            if source is not None and meant is not None and not meant.fields:
-                found.append(
+            resolution = self.facts.meaning.names.meaning(root)
+            source = (
+                next((one for one in resolution.sources if one.kind == "input"), None)
+                if resolution is not None
+                else None
+            )
+            if source is not None and resolution is not None and not resolution.fields:
+                inputs.append(
                     (source.name, completed(assembled(root, before), self.facts.meaning.typing.effective(source)))
                 )
-        return found
+        return inputs
 
 
 def _merged(first: Any, second: Any) -> Any:

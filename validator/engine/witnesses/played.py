@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from stepward.validator.engine.witnesses.seen import Asked, Record
+from stepward.validator.engine.witnesses.observed import Asked, Record
 from stepward.validator.engine.witnesses.witness import Witness
 from stepward.validator.findings import Move
 from stepward.vm.machine.run import Run
@@ -26,32 +26,32 @@ MAX_RECORDS: Final = 500
 class Played:
     """What a run has come to: its records, its path, and the first call for which the witness has no answer.
 
-    `met` numbers the visits of the calls of bodies, by frame.
+    `visit_numbers` numbers the visits of the calls of bodies, by frame.
     """
 
     run: Run
     records: tuple[Record, ...]
     moves: tuple[Move, ...]
     missing: Asked | None
-    met: Mapping[str, Mapping[tuple[tuple[Any, ...], int], int]]
+    visit_numbers: Mapping[str, Mapping[tuple[tuple[Any, ...], int], int]]
 
 
 class PlayedRuns:
     """The last runs of one machine, by their inputs and their answers; what a witness claims changes no run."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Played] = {}
+        self._stored: dict[str, Played] = {}
 
     def get(self, witness: Witness, play: Callable[[], Played]) -> Played:
         """Return the run of a witness, which is made unless it is kept."""
         # Texts tell `1` and `true` apart, as equality does not. All that a witness holds can be written (`freeze`).
         key = repr((witness.inputs, witness.script))
-        played = self._kept.get(key) or play()
+        played = self._stored.get(key) or play()
         if len(played.records) > MAX_RECORDS:
             return played
-        if key not in self._kept and len(self._kept) >= MAX_PLAYED:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = played
+        if key not in self._stored and len(self._stored) >= MAX_PLAYED:
+            del self._stored[next(iter(self._stored))]
+        self._stored[key] = played
         return played
 
 

@@ -18,11 +18,11 @@ def is_admitted(analyses: Analyses, state: State) -> bool:
     """Return whether every value is one that some source may give, so that no `pattern` refuses it."""
     names, typing = analyses.facts.meaning.names, analyses.facts.meaning.typing
     for name in state:
-        meant = names.meaning(name)
-        if meant is not None and meant.fields:
+        resolution = names.meaning(name)
+        if resolution is not None and resolution.fields:
             continue  # it is checked with its owner
         value = assembled(name, state)
-        sources = meant.sources if meant is not None else ()
+        sources = resolution.sources if resolution is not None else ()
         if not any(source.kind == "set" or _is_of(value, typing.effective(source)) for source in sources):
             return False
     return True
@@ -69,14 +69,14 @@ def completed(value: Any, spec: TypeSpec | None) -> Any:
     return freeze(whole)
 
 
-def over(held: Any, known: Any) -> Any:
+def over(value: Any, known: Any) -> Any:
     """Return a value with what is known of it; the rest stays as it is held."""
     if isinstance(known, Items):
-        items = held if isinstance(held, tuple) and len(held) == len(known.items) else known.items
+        items = value if isinstance(value, tuple) and len(value) == len(known.items) else known.items
         return tuple(over(item, known.known.get(number, item)) for number, item in enumerate(items))
-    if not isinstance(held, dict) or not isinstance(known, dict):
+    if not isinstance(value, dict) or not isinstance(known, dict):
         return known
-    return FrozenMap({**held, **{name: over(held.get(name), inner) for name, inner in known.items()}})
+    return FrozenMap({**value, **{name: over(value.get(name), inner) for name, inner in known.items()}})
 
 
 _ITEMLESS: Final = object()
@@ -85,12 +85,12 @@ _ITEMLESS: Final = object()
 def _items(values: tuple[Any, ...], spec: TypeSpec | None) -> Any:
     """Return the items of an array, each completed; an item that does not fit is replaced by the simplest one."""
     last: Any = _ITEMLESS
-    made: Any = None
-    found = []
+    item: Any = None
+    items = []
     for value in values:
         if value is not last:  # most generated arrays repeat one item
-            last, made = value, completed(value, spec)
-            if not fits(made, spec):
-                made = next(iter(simplest(spec)), made)
-        found.append(made)
-    return freeze(found)
+            last, item = value, completed(value, spec)
+            if not fits(item, spec):
+                item = next(iter(simplest(spec)), item)
+        items.append(item)
+    return freeze(items)

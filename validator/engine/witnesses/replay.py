@@ -15,10 +15,9 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from stepward.validator.engine.witnesses.claimed_calls import called_with, in_one_call, with_claimed
-from stepward.validator.engine.witnesses.played import Played, PlayedRuns, outside_loops
-from stepward.validator.engine.witnesses.seen import (
+from stepward.validator.engine.witnesses.observed import (
     Asked,
-    Seen,
+    ObservedRun,
     Unstarted,
     calls_of,
     history_of,
@@ -26,6 +25,7 @@ from stepward.validator.engine.witnesses.seen import (
     records_of,
     started_ahead,
 )
+from stepward.validator.engine.witnesses.played import Played, PlayedRuns, outside_loops
 from stepward.validator.engine.witnesses.witness import CallAnswer, Claim, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, ExpressionError, StepwardError
@@ -91,13 +91,13 @@ class _Script:
         self.clock = _Clock()
         self.answers: dict[tuple[str, int, int | None], CallAnswer] = {}
         self.missing: Asked | None = None
-        self.met: dict[str, dict[tuple[tuple[Any, ...], int], int]] = {}
+        self.visit_numbers: dict[str, dict[tuple[tuple[Any, ...], int], int]] = {}
 
     def play(self, script: tuple[CallAnswer, ...]) -> None:
         """Start over with another script."""
         self.answers = {(answer.step, answer.visit, answer.attempt): answer for answer in script}
         self.missing = None
-        self.met = {}
+        self.visit_numbers = {}
 
     def supposed(self, step: str, visit: int, frame: tuple[Any, ...]) -> Computed | None:
         """Return what a `compute` step is supposed to come to; None where the witness leaves it to the machine."""
@@ -126,8 +126,8 @@ class _Script:
         """Return the number of the visit; in a body, counted over all its items, as the path counts them."""
         if not frame:
             return visit
-        met = self.met.setdefault(step, {})
-        return met.setdefault((frame, visit), len(met) + 1)
+        numbers = self.visit_numbers.setdefault(step, {})
+        return numbers.setdefault((frame, visit), len(numbers) + 1)
 
     def _answer(self, step: str, visit: int, attempt: int) -> Any:
         answer = self.answers.get((step, visit, attempt)) or self.answers.get((step, visit, None))
@@ -229,7 +229,7 @@ class Replayer:
         self.policies = policies
         self.steps = 0
         self._script = _Script()
-        self._met: Mapping[str, Mapping[tuple[tuple[Any, ...], int], int]] = {}
+        self._visit_numbers: Mapping[str, Mapping[tuple[tuple[Any, ...], int], int]] = {}
         self._known = meaning
         self._whole = _readable(program, policies, meaning)
         self._alone: dict[tuple[str | None, str | None], tuple[_RuleSet, list[AnyRule]]] = {}
@@ -250,45 +250,47 @@ class Replayer:
         """
         # If another rule stops the run, a missing Q does not break this one.
         number = 0 if self._is_named_once(witness.claim) and witness.claim.code != "SW405" else 1
-        shown = seen = self._replayed(witness, number)
+        first = replayed = self._replayed(witness, number)
         # A restricted rule that stops nothing shows nothing about the next one, which may be for another pair of steps.
         while (
-            not seen.confirmed and (seen.is_barred or number > 1) and number + 1 < len(self._rule_sets(witness.claim))
+            not replayed.confirmed
+            and (replayed.is_barred or number > 1)
+            and number + 1 < len(self._rule_sets(witness.claim))
         ):
             number += 1
-            seen = self._replayed(witness, number)
-            shown = seen if number == 1 else shown
-        self._moves = seen.moves
-        return seen if seen.confirmed else shown
+            replayed = self._replayed(witness, number)
+            first = replayed if number == 1 else first
+        self._moves = replayed.moves
+        return replayed if replayed.confirmed else first
 
     def with_errors(self, path: tuple[Move, ...]) -> tuple[Move, ...]:
         """Return a path whose failures have the names of the errors in the last run, as far as that takes the path."""
-        found = list(path)
+        moves = list(path)
         for number, (move, took) in enumerate(zip(path, self._moves, strict=False)):
             if took != move:
                 break
-            found[number] = replace(move, error=took.error if move.error else "")
-        return tuple(found)
+            moves[number] = replace(move, error=took.error if move.error else "")
+        return tuple(moves)
 
     def frames(self) -> Mapping[str, list[tuple[Any, ...]]]:
         """Return the frames in which the last run made each call, in the order of its visits."""
-        return {step: [frame for frame, _ in places] for step, places in self._met.items()}
+        return {step: [frame for frame, _ in places] for step, places in self._visit_numbers.items()}
 
     def _is_named_once(self, claim: Claim) -> bool:
         """Whether a rejection that names the rule is unambiguous: two policies may use one name."""
-        own = (*self.program.guardrails, *(rule for rule, _ in self._meaning.body_rules))
-        homes: list[tuple[str | None, tuple[AnyRule, ...]]] = [(None, own)]
+        own_rules = (*self.program.guardrails, *(rule for rule, _ in self._meaning.body_rules))
+        homes: list[tuple[str | None, tuple[AnyRule, ...]]] = [(None, own_rules)]
         homes += [(policy.policy, policy.guardrails) for policy in self.policies]
         owners = {home for home, rules in homes if any(rule.name == claim.rule for rule in rules)}
         return claim.rule in (None, "allow") or owners == {claim.policy}
 
     def _rule_sets(self, claim: Claim) -> list[_RuleSet]:
-        meant = (claim.rule, claim.policy)
-        if meant not in self._alone:
-            self._alone[meant] = _alone(self._whole, claim)
-        alone, own = self._alone[meant]
+        key = (claim.rule, claim.policy)
+        if key not in self._alone:
+            self._alone[key] = _alone(self._whole, claim)
+        alone, claimed = self._alone[key]
         if claim not in self._restricted:
-            self._restricted[claim] = list(islice(_narrow(alone, own, claim, self._meaning), MAX_RULE_SETS))
+            self._restricted[claim] = list(islice(_narrow(alone, claimed, claim, self._meaning), MAX_RULE_SETS))
         return [self._whole, alone, *self._restricted[claim]]
 
     @cached_property
@@ -306,22 +308,22 @@ class Replayer:
             raise WitnessNotReplayed(error.problems[0].message) from None
         except StepwardError as error:
             raise WitnessNotReplayed(str(error)) from None
-        self._met = played.met
+        self._visit_numbers = played.visit_numbers
         self.steps += len(played.records)  # a search ends where it would without runs that are kept
         journal = machine.journal
         assert isinstance(journal, MemoryJournal)
         parts = frozenset(part for part, owner in self._owners.items() if owner == witness.claim.step)
-        own, around = parts | {witness.claim.step}, self._around(witness.claim.step)
-        seen = Seen(witness.claim, own, played.run, played.records, journal, played.missing, around)
-        why = seen.violation()
+        own_parts, around = parts | {witness.claim.step}, self._around(witness.claim.step)
+        observed = ObservedRun(witness.claim, own_parts, played.run, played.records, journal, played.missing, around)
+        violation = observed.violation()
         return Replayed(
-            why is not None,
-            why or seen.instead(),
+            violation is not None,
+            violation or observed.instead(),
             played.moves,
             played.run,
             journal,
             rule_set.set_aside,
-            tuple(seen.unstarted()),
+            tuple(observed.unstarted()),
             played.missing,
         )
 
@@ -334,7 +336,7 @@ class Replayer:
         assert isinstance(machine.journal, MemoryJournal)
         records = tuple(records_of(machine.journal, name))
         moves = tuple(moves_of(records, self._owners, self._each, self._ahead, self._calls))
-        return Played(run, records, moves, self._script.missing, self._script.met)
+        return Played(run, records, moves, self._script.missing, self._script.visit_numbers)
 
     def _around(self, name: str) -> frozenset[str]:
         """Return the steps around a step whose branches or items run at once."""
@@ -381,13 +383,13 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
     """Return program and policies with only the claimed rule, and that rule."""
     program, policies = whole.program, whole.policies
     others = list(whole.set_aside)
-    own: list[AnyRule] = []
+    claimed: list[AnyRule] = []
 
     def only_claimed(rules: tuple[AnyRule, ...], policy: str | None) -> tuple[AnyRule, ...]:
-        meant = tuple(rule for rule in rules if policy == claim.policy and rule.name == claim.rule)
-        others.extend(rule.name for rule in rules if rule not in meant)
-        own.extend(meant)
-        return meant
+        kept_rules = tuple(rule for rule in rules if policy == claim.policy and rule.name == claim.rule)
+        others.extend(rule.name for rule in rules if rule not in kept_rules)
+        claimed.extend(kept_rules)
+        return kept_rules
 
     bare = program.model_copy(update={"guardrails": only_claimed(program.guardrails, None)})
     if program.layout.bodies:
@@ -395,7 +397,7 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
     if program.programs:
         called = {name: called_with(one, claim, others) for name, one in program.programs.items()}
         bare = bare.model_copy(update={"programs": called})
-    held: list[Policy] = []
+    changed: list[Policy] = []
     for policy in policies:
         update: dict[str, Any] = {"guardrails": only_claimed(policy.guardrails, policy.policy)}
         if policy.allow is not None and (policy.policy != claim.policy or claim.rule != "allow"):
@@ -404,21 +406,21 @@ def _alone(whole: _RuleSet, claim: Claim) -> tuple[_RuleSet, list[AnyRule]]:
         if policy.performed:  # whether a call repeats an earlier one is no question of the claim
             update["performed"] = ()
             others.append("performed")
-        held.append(policy.model_copy(update=update))
+        changed.append(policy.model_copy(update=update))
     if claim.policy is None:  # a rule of a called program may be claimed in one call, and stop the run in another
         calls = [step for step in program.layout.steps if isinstance(step, InvokeStep)]
         within = [rule for step in calls for rule in step.guardrails]
-        own.extend(rule for rule in within if rule.name == claim.rule and isinstance(rule, Never | Requires))
-    return _RuleSet(bare, tuple(held), tuple(others)), own
+        claimed.extend(rule for rule in within if rule.name == claim.rule and isinstance(rule, Never | Requires))
+    return _RuleSet(bare, tuple(changed), tuple(others)), claimed
 
 
-def _narrow(alone: _RuleSet, own: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_RuleSet]:
+def _narrow(alone: _RuleSet, claimed: list[AnyRule], claim: Claim, meaning: Meaning) -> Iterator[_RuleSet]:
     """Yield sets of rules in which the claimed rule is restricted to the claimed call, and to the claimed step."""
     only = in_one_call(alone.program, claim.rule or "")
     if only is not None:
         yield _RuleSet(only, alone.policies, (*alone.set_aside, f"{claim.rule} in other calls"))
     set_aside = (*alone.set_aside, f"{claim.rule} at other steps")
-    for rule in own:
+    for rule in claimed:
         for narrow in _narrowed(rule, claim, meaning):
             # A rule that begins where an earlier run left it stands in its policy: a program can't have one.
             is_here = has_past(narrow)
@@ -438,24 +440,24 @@ def _narrow(alone: _RuleSet, own: list[AnyRule], claim: Claim, meaning: Meaning)
 
 def _narrowed(rule: AnyRule, claim: Claim, meaning: Meaning) -> Iterator[AnyRule]:
     """Yield rules that restrict a rule to the claimed step."""
-    here = meaning.flow.position.get(claim.step)
+    step = meaning.flow.position.get(claim.step)
     if isinstance(rule, Requires | Never):
         field = "protects" if isinstance(rule, Requires) else "never"
         for hit in matches(getattr(rule, field), meaning):
-            if hit.step == here:
+            if hit.step == step:
                 yield rule.model_copy(update={field: StepSelector(step=hit.part.id)})
     elif isinstance(rule, AtMostOnce):
         hits = matches(rule.at_most_once, meaning)
         for hit in hits:
-            if hit.step == here:
+            if hit.step == step:
                 yield rule.model_copy(update={"at_most_once": StepSelector(step=hit.part.id)})
                 yield from (_both(rule, other, hit) for other in hits if other != hit)
     elif isinstance(rule, Exclusive):
         sides = [matches(side, meaning) for side in rule.exclusive]
-        for side, (near, far) in enumerate((sides, sides[::-1])):
-            for hit in near:
-                if hit.step == here:
-                    yield from (_both(rule, other, hit) for other in far)
+        for side, (left, right) in enumerate((sides, sides[::-1])):
+            for hit in left:
+                if hit.step == step:
+                    yield from (_both(rule, other, hit) for other in right)
                     if rule.already[1 - side]:
                         pair = [StepSelector(step=hit.part.id), rule.exclusive[1 - side]]
                         yield rule.model_copy(update={"exclusive": tuple(pair if side == 0 else pair[::-1])})
@@ -467,10 +469,10 @@ def _both(rule: AnyRule, first: Match, second: Match) -> AnyRule:
 
 def _forbidden_here(policy: Policy, claim: Claim, meaning: Meaning) -> Iterator[AnyRule]:
     """Yield the allow-list as rules about the calls of the claimed step alone."""
-    here = meaning.flow.position.get(claim.step)
+    step = meaning.flow.position.get(claim.step)
     conditions = {entry.tool: entry.when for entry in policy.allow or ()}
     for site in meaning.calls:
-        if site.step == here and isinstance(site.call, ToolCall):
+        if site.step == step and isinstance(site.call, ToolCall):
             when = conditions.get(site.call.tool)
             if site.call.tool not in conditions or when is not None:
                 forbidden = None if when is None else f"not ({when})"

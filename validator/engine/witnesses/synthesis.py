@@ -19,22 +19,22 @@ from stepward.validator.engine.clock import Clock, OutOfTime
 from stepward.validator.engine.values.simplest import fitting, simplest
 from stepward.validator.engine.witnesses.choices import (
     MAX_TRIES,
-    Spot,
+    Location,
     Valueless,
-    asked_types,
     below,
+    distinguishing_values,
     few_first,
     parts_of,
     replaced,
-    told_apart,
     too_long,
-    with_alike,
+    use_types,
+    with_equal_changes,
 )
-from stepward.validator.engine.witnesses.late import LateItems, as_taken
+from stepward.validator.engine.witnesses.comparing import budget, common, instead, is_recorded, named, spent_after
+from stepward.validator.engine.witnesses.late_items import LateItems, as_taken
 from stepward.validator.engine.witnesses.lists import lists_of
 from stepward.validator.engine.witnesses.origins import START, origins
 from stepward.validator.engine.witnesses.replay import Replayed, Replayer, WitnessNotReplayed
-from stepward.validator.engine.witnesses.taken import budget, common, instead, is_recorded, named, spent_after
 from stepward.validator.engine.witnesses.witness import CallAnswer, Claim, Does, Witness, raised, without_waivers
 from stepward.validator.findings import Evidence, Move
 from stepward.vm.expressions.fields import ITEMS
@@ -67,7 +67,7 @@ MAX_SEARCH: Final = 5_000
 MAX_CHOICES: Final = 11
 """The most values that are tried for one source at one step."""
 
-Values = dict[Spot, Any]
+Values = dict[Location, Any]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Known:
     turns: Mapping[int, tuple[Does, ...]] = field(default_factory=dict)
     errors: Mapping[tuple[int, str], str] = field(default_factory=dict)
     items: Mapping[int, Any] = field(default_factory=dict)
-    begun: Mapping[str, Does] = field(default_factory=dict)
+    started_calls: Mapping[str, Does] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -120,16 +120,16 @@ class Witnesses:
         and machine disagree, and one of them is wrong.
         """
         path = tuple(replace(move, error=named(self.facts, path, position)) for position, move in enumerate(path))
-        found, goal = Evidence(layer, path=path), _Goal(claim, kind, path)
+        evidence, goal = Evidence(layer, path=path), _Goal(claim, kind, path)
         match self._tried(goal):
             case Witness() as witness:
-                return replace(found, witness=witness, path=self.replayer.with_errors(path))
+                return replace(evidence, witness=witness, path=self.replayer.with_errors(path))
             case Replayed() as shown if not self._explained_by_other_findings(shown, goal):
-                return replace(found, unconfirmed=shown.why)
+                return replace(evidence, unconfirmed=shown.why)
             case _Unmade(why=why, is_bug=True):
-                return replace(found, unconfirmed=why)
+                return replace(evidence, unconfirmed=why)
             case _:
-                return found
+                return evidence
 
     def confirm(
         self, claim: Claim, kind: str, path: tuple[Move, ...], known: Known, most: int = MAX_SEARCH
@@ -169,10 +169,10 @@ class Witnesses:
         """Return a witness that the machine confirms, or the first and simplest run."""
         first: Replayed | None = None
         for turns in self._turns(goal):
-            found = self._valued(goal, turns)
-            if isinstance(found, Witness):
-                return found
-            first = first or found
+            result = self._valued(goal, turns)
+            if isinstance(result, Witness):
+                return result
+            first = first or result
             if self._tries >= MAX_TRIES or self.replayer.steps > self._until:
                 break
         return first
@@ -184,10 +184,10 @@ class Witnesses:
         (SW203, SW207, SW208 and others report that), or the same rule is broken earlier on the path: the machine stops
         there.
         """
-        for one in shown.unstarted:
-            if one.rule == "sensitive-to-model":
+        for blocked in shown.unstarted:
+            if blocked.rule == "sensitive-to-model":
                 return True
-            if not one.rule and not ("is undefined" in one.why and self._fits(one.step)):
+            if not blocked.rule and not ("is undefined" in blocked.why and self._fits(blocked.step)):
                 return True
         return bool(shown.moves) and shown.moves[-1] != goal.path[-1] and self._is_stopped_by(shown, goal.claim)
 
@@ -228,38 +228,38 @@ class Witnesses:
         if reached >= len(goal.path):
             return None
         number = self.facts.flow.position[goal.path[reached].step]
-        spots = self._spots(number)
-        choices = [[_AS_IS, *self._choices(spot, number)] for spot in spots]
-        for combination in islice(with_alike(choices), MAX_TRIES):
+        locations = self._locations(number)
+        choices = [[_AS_IS, *self._choices(location, number)] for location in locations]
+        for combination in islice(with_equal_changes(choices), MAX_TRIES):
             if self._tries >= MAX_TRIES or self.replayer.steps > self._until:
                 return None
             changed = values | {
-                spot: value for spot, value in zip(spots, combination, strict=True) if value is not _AS_IS
+                location: value for location, value in zip(locations, combination, strict=True) if value is not _AS_IS
             }
-            found = self._try(goal, turns, changed)
-            if isinstance(found, Witness) or len(common(found.moves, goal.path)) > reached:
-                return found, changed
+            result = self._try(goal, turns, changed)
+            if isinstance(result, Witness) or len(common(result.moves, goal.path)) > reached:
+                return result, changed
         return None
 
-    def _spots(self, number: int) -> list[Spot]:
+    def _locations(self, number: int) -> list[Location]:
         """Return the sources of the values that a step reads, with `set` names followed to their origins."""
-        found: dict[Spot, None] = {}
+        locations: dict[Location, None] = {}
         for reading in self.analyses.assignment.readings_at(number):
-            for spot in origins(self.facts, reading.resolution):
-                found[spot] = None
-                if len(found) == MAX_SPOTS:
-                    return list(found)
-        return list(found)
+            for location in origins(self.facts, reading.resolution):
+                locations[location] = None
+                if len(locations) == MAX_SPOTS:
+                    return list(locations)
+        return list(locations)
 
-    def _choices(self, spot: Spot, number: int) -> Iterator[Any]:
+    def _choices(self, location: Location, number: int) -> Iterator[Any]:
         """Yield the values to try for a source, given the constants and types of one step."""
-        spec = below(self.meaning.typing.effective(spot[0]), spot[1])
-        return islice(fitting(self._tried_at(spot, number, spec), spec), MAX_CHOICES)
+        spec = below(self.meaning.typing.effective(location[0]), location[1])
+        return islice(fitting(self._tried_at(location, number, spec), spec), MAX_CHOICES)
 
-    def _tried_at(self, spot: Spot, number: int, spec: TypeSpec | None) -> Iterator[Any]:
+    def _tried_at(self, location: Location, number: int, spec: TypeSpec | None) -> Iterator[Any]:
         trees = [clause.tree for clause in self.meaning.clauses_of.get(number, ()) if clause.tree is not None]
-        yield from told_apart(trees)
-        yield from chain.from_iterable(map(simplest, asked_types(self.facts.flow.steps[number], spot, self.meaning)))
+        yield from distinguishing_values(trees)
+        yield from chain.from_iterable(map(simplest, use_types(self.facts.flow.steps[number], location, self.meaning)))
         yield from simplest(spec)
         yield from too_long(trees)
 
@@ -279,10 +279,10 @@ class Witnesses:
     def varied(self, source: Source, number: int) -> Iterator[Any]:
         """Yield other values of an output that a condition at a step may distinguish from the simplest one."""
         result, spec = self.plain(source), self.meaning.typing.effective(source)
-        for spot in self._spots(number):
-            if spot[0] == source:
-                for value in self._choices(spot, number):
-                    changed = replaced(result, spot[1], value)
+        for location in self._locations(number):
+            if location[0] == source:
+                for value in self._choices(location, number):
+                    changed = replaced(result, location[1], value)
                     if changed != result and fits(changed, spec):
                         yield changed
 
@@ -290,9 +290,9 @@ class Witnesses:
         """Return the default value for an input or an output; raises Valueless."""
         if source not in self._known:
             spec = self.meaning.typing.effective(source)
-            wanted = self._wanted.get(source, [])
+            passed_types = self._wanted.get(source, [])
             try:
-                self._known[source] = self._wished(spec, wanted) if wanted else self._first(spec)
+                self._known[source] = self._wished(spec, passed_types) if passed_types else self._first(spec)
             except Valueless:
                 raise Valueless(f"no value was found for the type of `{source.name}`") from None
         return self._known[source]
@@ -300,19 +300,19 @@ class Witnesses:
     def _first(self, spec: TypeSpec | None) -> Any:
         """Return the simplest value of a type, cached because many calls share a type."""
         if id(spec) not in self._firsts:
-            found = simplest(spec)
-            if not found:
+            values = simplest(spec)
+            if not values:
                 raise Valueless
-            self._firsts[id(spec)] = spec, found[0]
+            self._firsts[id(spec)] = spec, values[0]
         return self._firsts[id(spec)][1]
 
-    def _wished(self, spec: TypeSpec | None, wanted: list[TypeSpec]) -> Any:
+    def _wished(self, spec: TypeSpec | None, passed_types: list[TypeSpec]) -> Any:
         """Return the simplest value of a type that also belongs to other types, if there is one."""
-        good = (value for value in simplest(spec) if all(fits(value, one) for one in wanted))
-        more = fitting((value for one in wanted for value in simplest(one)), spec)
-        better = (value for value in more if all(fits(value, one) for one in wanted))
-        found = next(chain(good, better), _AS_IS)
-        return self._first(spec) if found is _AS_IS else found
+        good = (value for value in simplest(spec) if all(fits(value, one) for one in passed_types))
+        others = fitting((value for one in passed_types for value in simplest(one)), spec)
+        better = (value for value in others if all(fits(value, one) for one in passed_types))
+        value_found = next(chain(good, better), _AS_IS)
+        return self._first(spec) if value_found is _AS_IS else value_found
 
     @cached_property
     def _wanted(self) -> dict[Source, list[TypeSpec]]:
@@ -322,10 +322,10 @@ class Witnesses:
             if not isinstance(site.call, ToolCall):
                 continue
             for name, spec in (self.meaning.tool(site.call.tool).args or {}).items():
-                for found in embedded(site.call.args.get(name)):
-                    meant = self.meaning.names.meaning(found.reference.names)
-                    if found.whole and not found.path and meant is not None and not meant.fields:
-                        for source in meant.sources:
+                for part in embedded(site.call.args.get(name)):
+                    resolution = self.meaning.names.meaning(part.reference.names)
+                    if part.whole and not part.path and resolution is not None and not resolution.fields:
+                        for source in resolution.sources:
                             result.setdefault(source, []).append(spec)
         return result
 
@@ -350,7 +350,7 @@ class Witnesses:
     def _step(self, move: Move) -> AnyStep:
         return self.facts.flow.steps[self.facts.flow.position[move.step]]
 
-    def _script(self, goal: _Goal, turns: _Turns, told: _Told) -> Iterator[tuple[int, CallAnswer]]:
+    def _script(self, goal: _Goal, turns: _Turns, value_at: _ValueAt) -> Iterator[tuple[int, CallAnswer]]:
         """Yield the answers on a path, each with its position there."""
         visits: Counter[str] = Counter()
         calling = [(position, move) for position, move in enumerate(goal.path) if move.how != USED_UP]
@@ -359,18 +359,18 @@ class Witnesses:
             step, visit = self._step(move), visits[move.step]
             if isinstance(step, ParallelStep):
                 for part, does in zip(step.parallel_steps, turns.get(position, ()), strict=False):
-                    yield position, self._answer(goal, position, part, visit, does, told)
+                    yield position, self._answer(goal, position, part, visit, does, value_at)
             elif isinstance(step, Call):
                 is_retried = move.how == "starts" and goal.kind == "retried"
                 if is_retried or move.how != "starts":
                     does = "fails" if is_retried else _DOES[move.how]
-                    yield position, self._answer(goal, position, step, visit, does, told)
+                    yield position, self._answer(goal, position, step, visit, does, value_at)
 
-    def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, told: _Told) -> CallAnswer:
+    def _answer(self, goal: _Goal, position: int, call: Call, visit: int, does: Does, value_at: _ValueAt) -> CallAnswer:
         error = ""
         if does == "fails" and self.facts.failing.has_names:
             does, error = raised(self._error(goal, position, call))
-        value = told(position, self.meaning.names.outputs[call.id]) if does == "returns" else None
+        value = value_at(position, self.meaning.names.outputs[call.id]) if does == "returns" else None
         return CallAnswer(call.id, visit, does, value, error=error)
 
     def _error(self, goal: _Goal, position: int, call: Call) -> str:
@@ -386,96 +386,96 @@ class Witnesses:
 
     def _try(self, goal: _Goal, turns: _Turns, values: Values) -> Witness | Replayed:
         self._tries += 1
-        told = self._told(goal, values)
-        answers = list(self._script(goal, turns, told))
+        value_at = self._value_at(goal, values)
+        answers = list(self._script(goal, turns, value_at))
         witness = Witness(
             goal.claim,
             self.program,
             self.replayer.policies,
-            {source.name: told(START, source) for source in self.inputs},
+            {source.name: value_at(START, source) for source in self.inputs},
             tuple(answer for _, answer in answers),
             budget(len(self.facts.flow.steps), (self._step(move) for move in goal.path)),
         )
-        witness, seen = self._with_siblings(goal, witness, told)
-        if not seen.confirmed and not self._is_late:
-            self._is_late, begun = True, self.replayer.steps
+        witness, replayed = self._with_siblings(goal, witness, value_at)
+        if not replayed.confirmed and not self._is_late:
+            self._is_late, steps_before = True, self.replayer.steps
             plain = lambda call: self._value(self.meaning.names.outputs[call.id], values)  # noqa: E731 - it is short
             if (late := self._late.shown(goal.path, witness, answers, plain)) is not None:
-                (witness, seen), self.taken = late, as_taken(late[1].moves, goal.path)
-            used = self.replayer.steps - begun  # these runs have an allowance of their own
+                (witness, replayed), self.taken = late, as_taken(late[1].moves, goal.path)
+            used = self.replayer.steps - steps_before  # these runs have an allowance of their own
             self._most, self._until = self._most + used, self._until + used
-        if goal.kind == "missing" and goal.path[-1].how == "starts" and not seen.confirmed:
+        if goal.kind == "missing" and goal.path[-1].how == "starts" and not replayed.confirmed:
             # Only a run that is stopped ends here, for example by its budget.
-            spent = spent_after(seen, sum(is_recorded(self.facts, move) for move in goal.path[:-1]))
+            spent = spent_after(replayed, sum(is_recorded(self.facts, move) for move in goal.path[:-1]))
             if spent:
                 witness = replace(witness, max_steps=spent)
-                seen = self._replayed(witness)
-        return self._computed(witness, seen) if seen.confirmed else seen
+                replayed = self._replayed(witness)
+        return self._computed(witness, replayed) if replayed.confirmed else replayed
 
-    def _computed(self, witness: Witness, seen: Replayed) -> Witness:
+    def _computed(self, witness: Witness, replayed: Replayed) -> Witness:
         """Return a witness that supposes nothing of `compute` steps, if the machine confirms the same run without."""
         computing = {step.id for step in self.facts.flow.steps if isinstance(step, ComputeStep)}
         script = tuple(answer for answer in witness.script if answer.step not in computing)
         if len(script) == len(witness.script):
             return witness
         plain = replace(witness, script=script)
-        again = self._replayed(plain)
-        return plain if again.confirmed and again.moves == seen.moves else witness
+        repeated = self._replayed(plain)
+        return plain if repeated.confirmed and repeated.moves == replayed.moves else witness
 
-    def _with_siblings(self, goal: _Goal, witness: Witness, told: _Told) -> tuple[Witness, Replayed]:
+    def _with_siblings(self, goal: _Goal, witness: Witness, value_at: _ValueAt) -> tuple[Witness, Replayed]:
         """Replay a witness; where other parts of its last step start beside the rejected one, they return."""
-        seen = self._replayed(witness)
+        replayed = self._replayed(witness)
         last = self._step(goal.path[-1])
         parts = {part.id: part for part in last.sub_steps}
-        while not seen.confirmed and seen.missing is not None and seen.missing[0] in parts:
-            name, visit, _ = seen.missing
-            part, does = parts.pop(name), goal.known.begun.get(name, "returns")
-            value = told(len(goal.path) - 1, self.meaning.names.outputs[part.id]) if does == "returns" else None
+        while not replayed.confirmed and replayed.missing is not None and replayed.missing[0] in parts:
+            name, visit, _ = replayed.missing
+            part, does = parts.pop(name), goal.known.started_calls.get(name, "returns")
+            value = value_at(len(goal.path) - 1, self.meaning.names.outputs[part.id]) if does == "returns" else None
             witness = replace(witness, script=(*witness.script, CallAnswer(name, visit, does, value)))
-            seen = self._replayed(witness)
-        return witness, seen
+            replayed = self._replayed(witness)
+        return witness, replayed
 
-    def _told(self, goal: _Goal, values: Values) -> _Told:
+    def _value_at(self, goal: _Goal, values: Values) -> _ValueAt:
         """Return the function that says the value of an input or an answer at a place: what the path knows, else the
         simplest one with the varied fields, with lists of the length of the path."""
-        of_items = {spot: value for spot, value in values.items() if ITEMS in spot[1]}
-        of_wholes = {spot: value for spot, value in values.items() if spot not in of_items}
+        of_items = {location: value for location, value in values.items() if ITEMS in location[1]}
+        of_wholes = {location: value for location, value in values.items() if location not in of_items}
 
-        def held(position: int, source: Source) -> Any:
+        def known_value(position: int, source: Source) -> Any:
             known = goal.known.inputs if position == START else goal.known.outputs
             key: Any = source.name if position == START else (position, source.name)
             return known[key] if key in known else self._value(source, of_wholes)
 
-        lists = lists_of(self.facts, goal.path, goal.known.items, held, self._first)
+        lists = lists_of(self.facts, goal.path, goal.known.items, known_value, self._first)
 
-        def told(position: int, source: Source) -> Any:
-            place = (position, source)
+        def value_at(position: int, source: Source) -> Any:
+            slot = (position, source)
             # Fields of items come last: a list whose items have no type is made of plain ones, and would lose them.
-            return self._changed(lists[place] if place in lists else held(*place), source, of_items)
+            return self._changed(lists[slot] if slot in lists else known_value(*slot), source, of_items)
 
-        return told
+        return value_at
 
     @cached_property
     def inputs(self) -> tuple[Source, ...]:
         """The inputs that need a value: one with a default keeps it, unless a path needs another value."""
         if self.program.inputs is not None:
             return tuple(Source("input", name, ("inputs", name)) for name in self.program.inputs)
-        found: dict[Source, None] = {}
+        sources: dict[Source, None] = {}
         for reading in self.analyses.assignment.readings:
             for source in reading.resolution.sources if reading.resolution is not None else ():
                 if source.kind == "input":
-                    found[source] = None
+                    sources[source] = None
         for clause in self.meaning.clauses:
             for node in walk(clause.tree) if clause.tree is not None else ():
                 reference = getattr(node, "reference", None)
-                meant = self.meaning.names.meaning(reference.names) if reference is not None else None
-                for source in meant.sources if meant is not None else ():
+                resolution = self.meaning.names.meaning(reference.names) if reference is not None else None
+                for source in resolution.sources if resolution is not None else ():
                     if source.kind == "input":
-                        found[source] = None
-        return tuple(found)
+                        sources[source] = None
+        return tuple(sources)
 
 
-_Told = Callable[[int, Source], Any]
+_ValueAt = Callable[[int, Source], Any]
 """Returns the value at a place: the position of an answer on a path, START for an input, and its source."""
 
 _Turns = dict[int, tuple[Does, ...]]

@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stepward.validator.engine.systems.leaving import Leaving
 from stepward.validator.engine.systems.moves import Moves
+from stepward.validator.engine.systems.step_move import StepMove
 from stepward.validator.engine.systems.system import (
     AnyValue,
     Assign,
@@ -67,7 +67,7 @@ class _Entry:
     """One step of a walk: its pair, its move, how to undo it, and other results of its calls."""
 
     pair: int
-    leaving: Leaving
+    move: StepMove
     target: int
     outputs: dict[str, Any]
     undo: list[tuple[Names, Any]]
@@ -95,12 +95,12 @@ class Walker:
     def follow(self, compressed: CompressedEdge, outputs: Mapping[str, Any]) -> None:
         """Take a step of the path; `outputs` are the results of its calls. Raises Unsure where a run would not take
         it."""
-        for leaving in self._open(compressed.step):
-            if leaving.transition == compressed.transition and (
+        for move in self._open(compressed.step):
+            if move.transition == compressed.transition and (
                 not compressed.call_outcomes
-                or (leaving.call_outcomes, leaving.errors) == (compressed.call_outcomes, compressed.errors)
+                or (move.call_outcomes, move.errors) == (compressed.call_outcomes, compressed.errors)
             ):
-                self._assign(leaving, outputs)
+                self._assign(move, outputs)
                 self.visits[compressed.step] += 1
                 return
         raise Unsure("the run takes another branch")
@@ -112,46 +112,49 @@ class Walker:
         distances = self._distances.setdefault(goal, _Distances(self.product, goal))
         return _Stretch(self, distances, start).to(goal)
 
-    def nearest(self, pair: int, distances: _Distances) -> tuple[int, Leaving] | None:
-        """Return the move from a pair that a run can take now and that leads closest to the goal, after the pair to
-        which it leads; None if there is none."""
-        found = list(self._options(pair))
-        if len(found) < 2:
-            return found[0] if found else None
-        return min(found, key=lambda one: (distances.of(one[0]), one[1].transition.kind not in ("success", "branch")))
+    def nearest(self, pair: int, distances: _Distances) -> tuple[int, StepMove] | None:
+        """Return the target and the move from a pair that a run can take now and that leads closest to the goal; None
+        if there is none."""
+        options = list(self._options(pair))
+        if len(options) < 2:
+            return options[0] if options else None
+        return min(
+            options,
+            key=lambda option: (distances.of(option[0]), option[1].transition.kind not in ("success", "branch")),
+        )
 
-    def _options(self, pair: int) -> Iterator[tuple[int, Leaving]]:
+    def _options(self, pair: int) -> Iterator[tuple[int, StepMove]]:
         """Yield the moves from a pair that a run can take now, each after the pair to which it leads."""
         product = self.product
-        step, state = product.found.steps[pair], product.found.states[pair]
-        for leaving in self._open(step):
-            for after in product.monitor.leave(step, state, leaving.transition, dict(leaving.call_outcomes)):
-                target = product.found.number(leaving.transition.to, after)
+        step, state = product.exploration.steps[pair], product.exploration.states[pair]
+        for move in self._open(step):
+            for after in product.monitor.leave(step, state, move.transition, dict(move.call_outcomes)):
+                target = product.exploration.number(move.transition.to, after)
                 if target is not None and product.alive[target]:
-                    yield target, leaving
+                    yield target, move
 
-    def _open(self, step: int) -> Iterator[Leaving]:
+    def _open(self, step: int) -> Iterator[StepMove]:
         """Yield the moves of a step that are possible now and after which the run goes on."""
         most = self.facts.flow.steps[step].max_visits
         is_used_up = most is not None and self.visits[step] >= most
         known: dict[Decision, int] = {}
-        for leaving in self.moves.onward(step):
-            if (leaving.transition.kind == "visits") is not is_used_up:
+        for move in self.moves.onward(step):
+            if (move.transition.kind == "visits") is not is_used_up:
                 continue
-            guards = leaving.guards
+            guards = move.guards
             if not guards or all(self._outcome(guard.decision, known) == guard.outcome for guard in guards):
-                yield leaving
+                yield move
 
     def _outcome(self, decision: Decision, known: dict[Decision, int]) -> int:
         if decision not in known:
             known[decision] = decision.outcome_by(self._value)
         return known[decision]
 
-    def take(self, pair: int, leaving: Leaving, target: int, outputs: dict[str, Any]) -> _Entry:
+    def take(self, pair: int, move: StepMove, target: int, outputs: dict[str, Any]) -> _Entry:
         """Leave a step; `outputs` are the results of its calls that differ from the simplest ones."""
-        undo = self._assign(leaving, outputs)
-        self.visits[self.product.found.steps[pair]] += 1
-        return _Entry(pair, leaving, target, outputs, undo)
+        undo = self._assign(move, outputs)
+        self.visits[self.product.exploration.steps[pair]] += 1
+        return _Entry(pair, move, target, outputs, undo)
 
     def undo(self, entry: _Entry) -> None:
         """Restore the values before a step."""
@@ -160,20 +163,20 @@ class Walker:
                 self.env.pop(root, None)
             else:
                 self.env[root] = value
-        self.visits[self.product.found.steps[entry.pair]] -= 1
+        self.visits[self.product.exploration.steps[entry.pair]] -= 1
 
     # -- values ----------------------------------------------------------------------------------------------------
 
-    def _assign(self, leaving: Leaving, outputs: Mapping[str, Any]) -> list[tuple[Names, Any]]:
+    def _assign(self, move: StepMove, outputs: Mapping[str, Any]) -> list[tuple[Names, Any]]:
         """Apply the assignments of a step, and return the old values."""
         env, undo = self.env, []
-        for one in leaving.assigns:
-            value = self._assigned(one, outputs)
-            undo.append((one.root, env.get(one.root, UNDEFINED)))
+        for assign in move.assigns:
+            value = self._assigned(assign, outputs)
+            undo.append((assign.root, env.get(assign.root, UNDEFINED)))
             if value is UNDEFINED:
-                env.pop(one.root, None)
+                env.pop(assign.root, None)
             else:
-                env[one.root] = value
+                env[assign.root] = value
         return undo
 
     def _assigned(self, assign: Assign, outputs: Mapping[str, Any]) -> Any:
@@ -201,8 +204,10 @@ class Walker:
     def _returned(self, source: Source, outputs: Mapping[str, Any]) -> Any:
         step = self.facts.flow.steps[source.step] if source.step is not None else None
         if isinstance(step, ParallelStep) and source.sub is None:
-            held = {own_name(part.id): self.env.get((part.id, "output"), _UNKNOWN) for part in step.parallel_steps}
-            return _UNKNOWN if _UNKNOWN in held.values() else FrozenMap(held)
+            outputs_known = {
+                own_name(part.id): self.env.get((part.id, "output"), _UNKNOWN) for part in step.parallel_steps
+            }
+            return _UNKNOWN if _UNKNOWN in outputs_known.values() else FrozenMap(outputs_known)
         return outputs[source.name] if source.name in outputs else self.witnesses.plain(source)
 
     def _value(self, names: Names) -> Any:
@@ -225,12 +230,12 @@ class _Stretch:
         self.distances = distances
         self.pair = start
         self.trail: list[_Entry] = []
-        self.met: dict[Hashable, list[int]] = {}
+        self.visited: dict[Hashable, list[int]] = {}
         """The positions on the trail at which the walk was at each step in each state of the monitor."""
         self.allowed_visits: Counter[Hashable] = Counter()
         """How often it may be there: once more for each round of a loop that can't be left earlier."""
         self.tries = 0
-        self.left = MIN_STEPS + PATIENCE * walker.product.found.pairs
+        self.left = MIN_STEPS + PATIENCE * walker.product.exploration.pairs
 
     def to(self, goal: int) -> list[Taken]:
         """Walk to a pair; raises Unsure."""
@@ -240,9 +245,9 @@ class _Stretch:
             if self.left < 0:
                 raise Unsure("the run takes too many steps")
             key = self._key(self.pair)
-            if key not in self.met:
-                self.met[key], self.tries = [], 0
-            positions = self.met[key]
+            if key not in self.visited:
+                self.visited[key], self.tries = [], 0
+            positions = self.visited[key]
             if len(positions) > self.allowed_visits[key]:
                 if self._back(positions[-1]):
                     continue
@@ -257,24 +262,24 @@ class _Stretch:
 
     def _key(self, pair: int) -> Hashable:
         """Return the key by which two positions of a walk are the same, ignoring counts of visits."""
-        found = self.walker.product.found
-        state: Any = found.states[pair]
-        return found.steps[pair], state[0] if found.is_counted else state
+        exploration = self.walker.product.exploration
+        state: Any = exploration.states[pair]
+        return exploration.steps[pair], state[0] if exploration.is_counted else state
 
     def _compressed(self, entry: _Entry) -> CompressedEdge:
-        step = self.walker.product.found.steps[entry.pair]
-        leaving = entry.leaving
+        step = self.walker.product.exploration.steps[entry.pair]
+        move = entry.move
         pairs = entry.pair, entry.target
-        return CompressedEdge(step, leaving.transition, leaving.call_outcomes, pairs, errors=leaving.errors)
+        return CompressedEdge(step, move.transition, move.call_outcomes, pairs, errors=move.errors)
 
-    def _take(self, leaving: Leaving, target: int, outputs: dict[str, Any]) -> None:
-        self.trail.append(self.walker.take(self.pair, leaving, target, outputs))
+    def _take(self, move: StepMove, target: int, outputs: dict[str, Any]) -> None:
+        self.trail.append(self.walker.take(self.pair, move, target, outputs))
         self.pair = target
 
     def _allow_round(self, position: int) -> None:
         """Allow one more round of the loop that begins at a position on the trail."""
         for key in {self._key(entry.pair) for entry in self.trail[position:]}:
-            self.allowed_visits[key] = len(self.met[key])
+            self.allowed_visits[key] = len(self.visited[key])
             if self.allowed_visits[key] > MAX_ROUNDS:
                 raise Unsure("the run does not leave a loop")
 
@@ -285,15 +290,15 @@ class _Stretch:
             entry = self.trail[position]
             if entry.others is None:
                 entry.others = self._others(position)
-            other = next(entry.others, None)
-            if other is None:
+            result = next(entry.others, None)
+            if result is None:
                 continue
             self.tries += 1
             if self.tries > MAX_TRIES:
                 return False
             self._cut(position)
-            self.met[self._key(self.pair)].append(position)
-            self._take(entry.leaving, entry.target, other)
+            self.visited[self._key(self.pair)].append(position)
+            self._take(entry.move, entry.target, result)
             self.trail[position].others = entry.others
             return True
         return False
@@ -304,16 +309,16 @@ class _Stretch:
             entry = self.trail.pop()
             self.walker.undo(entry)
             self.pair = entry.pair
-            self.met[self._key(self.pair)].pop()
+            self.visited[self._key(self.pair)].pop()
 
     def _others(self, position: int) -> Iterator[dict[str, Any]]:
         """Yield other results of the calls of a step, for a condition after it on the trail."""
         sources = [
             one.value.source
-            for one in self.trail[position].leaving.assigns
+            for one in self.trail[position].move.assigns
             if isinstance(one.value, AnyValue) and one.value.source.kind == "output" and not one.value.maybe
         ]
-        steps = self.walker.product.found.steps
+        steps = self.walker.product.exploration.steps
         for number in dict.fromkeys(steps[entry.pair] for entry in self.trail[position + 1 :]):
             if isinstance(self.walker.facts.flow.steps[number], ConditionStep):
                 for source in sources:

@@ -180,12 +180,12 @@ class Witness:
         script = tuple(
             _answer(_Fields(entry, f"`script[{number}]`")) for number, entry in enumerate(whole.need("script", list))
         )
-        seen: set[tuple[str, int, int | None]] = set()
+        keys: set[tuple[str, int, int | None]] = set()
         for answer in script:
             key = (answer.step, answer.visit, answer.attempt)
-            if key in seen:
+            if key in keys:
                 raise WitnessRefused(f"`script` has two answers for visit {answer.visit} of `{answer.step}`")
-            seen.add(key)
+            keys.add(key)
         try:
             program = Program.from_dict(whole.need("program", dict))
             policies = tuple(Policy.from_dict(entry) for entry in whole.need("policies", list))
@@ -210,10 +210,10 @@ def _claim(fields: _Fields) -> Claim:
     if code not in get_args(Code):
         raise WitnessRefused(f"`shows.code` is `{code}`, and no witness is about that")
     names = _NAMES.get(code, ("rule", "policy"))
-    given = {name: fields.maybe(name, str) for name in names}
-    if names and given[names[0]] is None:
+    values = {name: fields.maybe(name, str) for name in names}
+    if names and values[names[0]] is None:
         raise WitnessRefused(f"`shows` has no `{names[0]}`")
-    claim = Claim(code, fields.need("step", str), **given)
+    claim = Claim(code, fields.need("step", str), **values)
     fields.close()
     return claim
 
@@ -222,14 +222,14 @@ def _answer(fields: _Fields) -> CallAnswer:
     does = fields.need("does", str)
     if does not in get_args(Does):
         known = ", ".join(f"`{word}`" for word in get_args(Does))
-        raise WitnessRefused(f"{fields.what}.does is `{does}`, and should be one of {known}")
+        raise WitnessRefused(f"{fields.label}.does is `{does}`, and should be one of {known}")
     value = fields.any("value") if does == "returns" else None
     attempt = fields.count("attempt") if "attempt" in fields.data else None
     error = (fields.maybe("error", str) or "") if does == "fails" else ""
     try:
         answer = CallAnswer(fields.need("step", str), fields.count("visit"), does, value, attempt, error)
     except ValueRefused as error:
-        raise WitnessRefused(f"the value of {fields.what} is none: {error}") from None
+        raise WitnessRefused(f"the value of {fields.label} is none: {error}") from None
     fields.close()
     return answer
 
@@ -241,14 +241,14 @@ class _Fields:
         if not isinstance(data, dict):
             raise WitnessRefused(f"{what} is no object")
         self.data = data
-        self.what = what
-        self.taken: set[str] = set()
+        self.label = what
+        self.names_read: set[str] = set()
 
     def any(self, name: str) -> Any:
         """Return a field that may hold any value."""
         if name not in self.data:
-            raise WitnessRefused(f"{self.what} has no `{name}`")
-        self.taken.add(name)
+            raise WitnessRefused(f"{self.label} has no `{name}`")
+        self.names_read.add(name)
         return self.data[name]
 
     def need(self, name: str, kind: type) -> Any:
@@ -256,7 +256,7 @@ class _Fields:
         value = self.any(name)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             word = {int: "a whole number", str: "text", list: "a list", dict: "an object"}[kind]
-            raise WitnessRefused(f"`{name}` of {self.what} is not {word}")
+            raise WitnessRefused(f"`{name}` of {self.label} is not {word}")
         return value
 
     def maybe(self, name: str, kind: type) -> Any:
@@ -267,23 +267,23 @@ class _Fields:
         """Return a field with a number of at least 1."""
         value = self.need(name, int)
         if value < 1:
-            raise WitnessRefused(f"`{name}` of {self.what} counts from 1")
+            raise WitnessRefused(f"`{name}` of {self.label} counts from 1")
         return int(value)
 
     def close(self) -> None:
         """Refuse the fields that were not read."""
-        left = sorted(name for name in self.data if name not in self.taken and self.data[name] is not None)
+        left = sorted(name for name in self.data if name not in self.names_read and self.data[name] is not None)
         if left:
-            raise WitnessRefused(f"{self.what} has a field `{left[0]}` that no witness has")
+            raise WitnessRefused(f"{self.label} has a field `{left[0]}` that no witness has")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object names `{twice}` twice")
-    return found
+    return fields
 
 
 def _no_constant(name: str) -> Any:

@@ -10,7 +10,7 @@ from stepward.validator.engine.systems.system import Assign
 from stepward.vm.language.transitions import Transition
 
 
-class Leaving(NamedTuple):
+class StepMove(NamedTuple):
     """One move of a step: its transition, its guards, its assignments, and its cost in `max_steps`.
 
     `errors` are the names of the errors of the calls that failed, as those of `call_outcomes`.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from stepward.validator.analysis.monitors import ArrivalMonitor, RuleMonitor
-from stepward.validator.engine.certificates.ground import ProofPart, TooMuch
+from stepward.validator.engine.certificates.proof_part import ProofPart, TooMuch
 from stepward.validator.engine.clock import UNLIMITED
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import Table
@@ -59,12 +59,12 @@ def explored(flow: Flow, monitor: Monitor, search: Callable[[], Exploration]) ->
     """Return the proof part that a search finds no bad pair; it is made when the part is written."""
 
     def write() -> dict[str, Any]:
-        found = search()
+        exploration = search()
         rows = [
-            {"step": flow.steps[step].id, **memory(monitor, state, counts=found.is_counted), "states": "any"}
-            for step, state in found.visited
+            {"step": flow.steps[step].id, **memory(monitor, state, counts=exploration.is_counted), "states": "any"}
+            for step, state in exploration.visited
         ]
-        return {"counts_visits": found.is_counted, "rows": rows}
+        return {"counts_visits": exploration.is_counted, "rows": rows}
 
     return ProofPart("cut", write, lambda: {"counts_visits": search().is_counted})
 
@@ -123,9 +123,9 @@ class _Whole:
         )
         self.system = replace(whole, edges=edges)
 
-    def table(self, held: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    def table(self, contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
         """Return a table with what is known of the states of each pair; a pair without any has no row."""
-        numbered = zip(self.pairs, held, strict=False)  # no rows for what is within a step
+        numbered = zip(self.pairs, contents, strict=False)  # no rows for what is within a step
         return self.rows.data({**self.rows.head(number), **one} for number, one in numbered if one)
 
 
@@ -137,17 +137,17 @@ def table(builder: Builder, system: System, domains: Domains, known: Table, most
 
     def write() -> dict[str, Any]:
         whole = _Whole(builder, system)
-        found = Table(whole.system, domains, UNLIMITED)
-        coded = _Coded(found.space)
-        held: list[dict[str, Any]]
+        own_table = Table(whole.system, domains, UNLIMITED)
+        coded = _Coded(own_table.space)
+        contents: list[dict[str, Any]]
         if most is None:
-            held = [{"states": coded.runs(mask)} if mask else {} for mask in found.reachable]
+            contents = [{"states": coded.runs(mask)} if mask else {} for mask in own_table.reachable]
         else:
-            levels = found.levels(most)
-            held = [
+            levels = own_table.levels(most)
+            contents = [
                 {"costs": [[cost, coded.runs(mask)] for cost, mask in one.items()]} if one else {} for one in levels
             ]
-        return {"references": coded.references(), **whole.table(held)}
+        return {"references": coded.references(), **whole.table(contents)}
 
     def outline() -> dict[str, Any]:
         return {"references": _Coded(known.space).references(), **_counted(builder)}
@@ -187,15 +187,15 @@ class _Coded:
     def runs(self, mask: int) -> list[Any]:
         """Return the states of a set as numbers and ranges of numbers."""
         if self.is_same:
-            return [_run(one.start(), one.end() - 1) for one in re.finditer("1+", bin(mask)[:1:-1])]
-        found = set()
-        for one in re.finditer("1", bin(mask)[:1:-1]):
+            return [_run(match.start(), match.end() - 1) for match in re.finditer("1+", bin(mask)[:1:-1])]
+        numbers = set()
+        for match in re.finditer("1", bin(mask)[:1:-1]):
             number, total = 0, 1
             for slot in self.slots:
-                number += one.start() // slot.stride % len(slot.values) * total
+                number += match.start() // slot.stride % len(slot.values) * total
                 total *= len(slot.values) + len(self.unused[slot.names])
-            found.add(number)
-        return _stretches(found)
+            numbers.add(number)
+        return _stretches(numbers)
 
 
 def unused_literals(cutting: Cutting, name: Names, values: Iterable[Any]) -> list[str]:
@@ -212,13 +212,13 @@ def _run(first: int, last: int) -> Any:
 
 def _stretches(numbers: Iterable[int]) -> list[Any]:
     """Return numbers in order, with consecutive ones as ranges."""
-    found: list[list[int]] = []
+    stretches: list[list[int]] = []
     for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if stretches and stretches[-1][1] == number - 1:
+            stretches[-1][1] = number
         else:
-            found.append([number, number])
-    return [_run(first, last) for first, last in found]
+            stretches.append([number, number])
+    return [_run(first, last) for first, last in stretches]
 
 
 def _is_nothing(names: Names) -> bool:
@@ -240,8 +240,8 @@ def states(builder: Builder, system: System, domains: Domains, search: Search, m
     """
 
     def write() -> dict[str, Any]:
-        found = _Listed(builder, system, domains, most)
-        return {"references": found.classes.references(), **found.whole.table(map(held, found.numbers()))}
+        listed = _Listed(builder, system, domains, most)
+        return {"references": listed.classes.references(), **listed.whole.table(map(held, listed.numbers()))}
 
     def held(known: dict[int, int]) -> dict[str, Any]:
         if most is None or not known:
@@ -271,7 +271,7 @@ class _Classes:
         self.cutting = search.cutting
         self.names = [name for name in search.cutting.names if real(name) == name and not _is_nothing(name)]
         self.numbers: dict[Names, dict[str, int]] = {name: {} for name in self.names}
-        self.said: dict[Names, list[Any]] = {name: [] for name in self.names}
+        self.listed: dict[Names, list[Any]] = {name: [] for name in self.names}
         for name in self.names:
             values: list[Any] = []
             with suppress(TooMany):  # calculations have no bounds: then only the classes in states are listed
@@ -290,16 +290,16 @@ class _Classes:
         """Return the number that leaves a reference open."""
         return self._numbered(name, "any")
 
-    def _numbered(self, name: Names, said: Any) -> int:
+    def _numbered(self, name: Names, value: Any) -> int:
         known = self.numbers[name]
-        if repr(said) not in known:
-            known[repr(said)] = len(known)
-            self.said[name].append(said)
-        return known[repr(said)]
+        if repr(value) not in known:
+            known[repr(value)] = len(known)
+            self.listed[name].append(value)
+        return known[repr(value)]
 
     def references(self) -> list[dict[str, Any]]:
         """Return the references and their classes."""
-        return [{"name": _shown(name), "classes": self.said[name]} for name in self.names]
+        return [{"name": _shown(name), "classes": self.listed[name]} for name in self.names]
 
 
 class _Listed:
@@ -310,41 +310,41 @@ class _Listed:
         self.search = Search(self.whole.system, domains, UNLIMITED)
         self.classes = _Classes(self.search)
         self.names = self.classes.names
-        self.found: list[dict[tuple[int, ...], int]] = [{} for _ in self.whole.pairs]
+        self.costs: list[dict[tuple[int, ...], int]] = [{} for _ in self.whole.pairs]
         for cost, (node, blocks) in self.search.settled():
             if most is not None and cost > most:
                 break
             if len(self.search.reached) > MAX_STATES:
                 raise TooMuch(f"it has over {MAX_STATES:,} states")
-            for state in self._spelled(node, blocks) if 0 <= node < len(self.found) else ():
-                self.found[node].setdefault(state, cost)
+            for state in self._spelled(node, blocks) if 0 <= node < len(self.costs) else ():
+                self.costs[node].setdefault(state, cost)
 
     def _spelled(self, node: int, blocks: tuple[Any, ...]) -> Iterator[tuple[int, ...]]:
         """Yield states as class numbers, one for each reference; references that are not live are left open."""
-        found: list[dict[Names, Any]] = [{}]
+        states: list[dict[Names, Any]] = [{}]
         for root, block in zip(self.search.live[node], blocks, strict=True):
             choices: list[tuple[Any, ...]] = []
             if not isinstance(block, AnyValue):
                 choices = [block]
             elif not self._is_plain(root):
                 choices = list(self.search.choices_of(root, block))
-            if choices and (len(choices) == 1 or len(choices) * len(found) <= MAX_LATE):
+            if choices and (len(choices) == 1 or len(choices) * len(states) <= MAX_LATE):
                 names = self.search.below[root]
-                found = [{**known, **dict(zip(names, one, strict=True))} for known in found for one in choices]
-        for known in found:
+                states = [{**known, **dict(zip(names, one, strict=True))} for known in states for one in choices]
+        for known in states:
             classes = self.classes
             yield tuple(classes.number(one, known[one]) if one in known else classes.any(one) for one in self.names)
 
     def _is_plain(self, root: Names) -> bool:
         """Whether a variable has an input as its only source, so that its type is all that is known about it."""
-        meant = self.whole.names.meaning(root)
-        return meant is not None and [source.kind for source in meant.sources] == ["input"]
+        resolution = self.whole.names.meaning(root)
+        return resolution is not None and [source.kind for source in resolution.sources] == ["input"]
 
     def numbers(self) -> list[dict[int, int]]:
         """Return for each node the numbers of its states, each with its cost."""
         sizes = [len(self.classes.numbers[name]) for name in self.names]
         result = []
-        for known in self.found:
+        for known in self.costs:
             coded: dict[int, int] = {}
             for state, cost in known.items():
                 number, total = 0, 1
@@ -370,8 +370,8 @@ def _violations(builder: Builder) -> Iterator[dict[str, Any]]:
     if _forbids(question.monitor):
         for step, hits in question.monitor.starts[0].items():
             if question.asks("forbidden", step):
-                for hit in hits:
-                    kind = "forbidden" if hit.sub is None else f"forbidden {hit.part.id}"
+                for match in hits:
+                    kind = "forbidden" if match.sub is None else f"forbidden {match.part.id}"
                     yield {"step": flow.steps[step].id, "kind": kind}
         return
     steps = range(len(flow.steps)) if question.steps is None else sorted(question.steps)

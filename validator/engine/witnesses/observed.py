@@ -57,9 +57,9 @@ def records_of(journal: MemoryJournal, run: str) -> Iterator[Record]:
 
 def history_of(journal: MemoryJournal, run: Run) -> History:
     """Return the history of a run from its journal."""
-    found = load(journal, run.id, lambda *documents: stored_plan(journal, *documents))
-    assert found is not None, "the run was made"
-    return found
+    history = load(journal, run.id, lambda *documents: stored_plan(journal, *documents))
+    assert history is not None, "the run was made"
+    return history
 
 
 Frame = tuple[tuple[Any, ...], ...]
@@ -105,20 +105,20 @@ class StartedAhead:
         if self.holds(kind, body):
             self._waiting.append(frame)
             return self._due(frame[:-1])
-        found = self._due(frame)
+        moves = self._due(frame)
         is_failure = body.get("closes") not in (None, "SUCCESS")
         self._failed |= {_round_of(frame)} if is_failure and frame[-1][0] in self.steps else set()
-        return found
+        return moves
 
     def holds(self, kind: str, body: Mapping[str, Any]) -> bool:
         """Return whether a record is the start of such an item, which does not count yet."""
         return kind == "item" and body["step"] in self.steps
 
     def _due(self, frame: Frame) -> list[Move]:
-        due = [one for one in self._waiting if frame[: len(one)] == one]
-        self._waiting = [one for one in self._waiting if one not in due]
-        after = {one: ["failed"] if _round_of(one) in self._failed else [] for one in due}
-        return [Move(f"{one[-1][0]} {stage}", ON_TO_ITEM) for one in due for stage in (*after[one], "next")]
+        starting = [one for one in self._waiting if frame[: len(one)] == one]
+        self._waiting = [one for one in self._waiting if one not in starting]
+        after = {one: ["failed"] if _round_of(one) in self._failed else [] for one in starting}
+        return [Move(f"{one[-1][0]} {stage}", ON_TO_ITEM) for one in starting for stage in (*after[one], "next")]
 
 
 def started_ahead(layout: Layout) -> frozenset[str]:
@@ -184,7 +184,7 @@ def _how(record: Record) -> str:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedRun:
     """A finished run, searched for the violation that the witness claims.
 
     `around` are the steps whose branches or items run at once around the claimed step: while they do, a run is at them.
@@ -206,8 +206,8 @@ class Seen:
             return self._uncovered()
         if self.claim.code == "SW305":
             return self._overlapping()
-        if self.claim.code == "SW405" and (said := self._left_owing()) is not None:
-            return said
+        if self.claim.code == "SW405" and (words := self._left_owing()) is not None:
+            return words
         if self.missing is not None:
             return None
         if self.claim.code == "SW405":
@@ -237,13 +237,13 @@ class Seen:
             body = record.body
             if record.kind != "rejected" or body.get("rule") != self.claim.rule or body["step"] not in self.parts:
                 continue
-            why = self._why(number)
+            reason = self._why(number)
             if body.get("reason") == "guardrail":
-                if self.claim.code not in ("SW401", "SW402") or why.endswith("is stale") == (
+                if self.claim.code not in ("SW401", "SW402") or reason.endswith("is stale") == (
                     self.claim.code == "SW402"
                 ):
                     return str(body["error"])
-            elif self.claim.rule == "allow" and why.startswith(f"policy `{self.claim.policy}` "):
+            elif self.claim.rule == "allow" and reason.startswith(f"policy `{self.claim.policy}` "):
                 return str(body["error"])
         return None
 
@@ -278,20 +278,20 @@ class Seen:
     def _cases(self, number: int) -> list[bool | None]:
         """Return the values of the cases before a record; None for one that fails."""
         reader, clauses = self._reader(number), self._clauses()
-        found: list[bool | None] = []
+        values: list[bool | None] = []
         for tree in clauses:
             try:
-                found.append(evaluate_condition(tree, reader))
+                values.append(evaluate_condition(tree, reader))
             except EvaluationError:
-                found.append(None)
-        return found
+                values.append(None)
+        return values
 
     def _owed(self) -> str | None:
-        how = dict(self.run.broken).get(self.claim.rule or "")
-        if how is None or self.run.step not in (self.claim.step, *self.around):
+        rule_words = dict(self.run.broken).get(self.claim.rule or "")
+        if rule_words is None or self.run.step not in (self.claim.step, *self.around):
             return None
         reason = f" ({self.run.reason})" if self.run.reason else ""
-        return f"the run ends {self.run.status}{reason} at `{self.claim.step}`: {how}"
+        return f"the run ends {self.run.status}{reason} at `{self.claim.step}`: {rule_words}"
 
     def _left_owing(self) -> str | None:
         """Return in words that an item, a branch or a call ended at the step while its body owed what the rule asks."""
@@ -301,10 +301,10 @@ class Seen:
             if "closes" not in record.body or record.body["step"] not in (self.claim.step, *self.parts):
                 continue
             before, after = (len(self._state(position).broken) for position in (number, number + 1))
-            for name, how in self._state(number + 1).broken[before:after]:
+            for name, rule_words in self._state(number + 1).broken[before:after]:
                 if name == self.claim.rule:
                     step, frame = record.body["step"], record.body["frame"]
-                    return f"`{shown(frame[:-1], frame[-1][0])}[{frame[-1][3]}]` ends at `{step}`: {how}"
+                    return f"`{shown(frame[:-1], frame[-1][0])}[{frame[-1][3]}]` ends at `{step}`: {rule_words}"
         return None
 
     def _undefined(self) -> str | None:
@@ -316,11 +316,11 @@ class Seen:
             if self._is_missing(record):
                 return None
             if record.kind == "blocked" and body["step"] == self.claim.step:
-                why, error = self._why(number), str(body["error"])
-                if f"`{reference}` is undefined" in why or (
-                    "is undefined" in why and self._is_undefined(number, reference)
+                reason, error = self._why(number), str(body["error"])
+                if f"`{reference}` is undefined" in reason or (
+                    "is undefined" in reason and self._is_undefined(number, reference)
                 ):
-                    return error if reference in why else f"{error}; `{reference}` is undefined, too"
+                    return error if reference in reason else f"{error}; `{reference}` is undefined, too"
         return None
 
     def _is_missing(self, record: Record) -> bool:
@@ -342,10 +342,10 @@ class Seen:
 
     def _state(self, number: int) -> State:
         """Return the state before a record."""
-        found = self._history
-        state = before(found.plan)
-        for happened in found.events[:number]:
-            state = apply(found.plan, state, happened)
+        history = self._history
+        state = before(history.plan)
+        for happened in history.events[:number]:
+            state = apply(history.plan, state, happened)
         return state
 
     def _clauses(self) -> list[Expression]:

@@ -15,7 +15,7 @@ MAX_NAMES: Final = 4
 """The most variables that are named."""
 
 
-def left_out(flow: Flow, system: System, path: Path) -> str:
+def skipped_rounds(flow: Flow, system: System, path: Path) -> str:
     """Return which rounds a path leaves out, and whose values are open behind them; nothing for a path without loops.
 
     The path enters each loop once, as if other rounds had been before.
@@ -25,10 +25,12 @@ def left_out(flow: Flow, system: System, path: Path) -> str:
     if not heads:
         return ""
     read = {name[:1] for name in system.references}
-    lost: list[Names] = sorted({root for head in heads for root in forgotten[head] if len(root) == 1 and root in read})
+    open_roots: list[Names] = sorted(
+        {root for head in heads for root in forgotten[head] if len(root) == 1 and root in read}
+    )
     steps = dict.fromkeys(_name(flow, system, head) for head in heads)
     loops = _joined([f"`{step}`" for step in steps])
-    names = _joined([f"`${written(root)}`" for root in lost[:MAX_NAMES]])
+    names = _joined([f"`${written(root)}`" for root in open_roots[:MAX_NAMES]])
     if not names:
         return f"it leaves out rounds of the loop at {loops}"
     return f"it leaves out rounds of the loop at {loops}, and they may leave any value in {names} that is not excluded"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from stepward.validator.engine.witnesses.observed import StartedAhead, calls_of, is_between, leaves, started_ahead
 from stepward.validator.engine.witnesses.replay import Replayed
-from stepward.validator.engine.witnesses.seen import StartedAhead, calls_of, is_between, leaves, started_ahead
 from stepward.validator.findings import Move
 from stepward.vm.expressions.inner_names import legible
 from stepward.vm.language.steps import AnyCall, AnyStep, BranchStep, Failing, SetStep, Stage
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
 
 
-def instead(analyses: Analyses, shown: Replayed, path: tuple[Move, ...]) -> str:
+def instead(analyses: Analyses, replayed: Replayed, path: tuple[Move, ...]) -> str:
     """Return in words how the run that was tried differs from the path, and what would make a `set` fail there."""
-    position = len(common(shown.moves, path))
-    if position < min(len(path), len(shown.moves)) and shown.moves[position].step == path[position].step:
-        took, wanted = shown.moves[position], path[position]
-        if wanted.how != "starts" and not (shown.run.is_over and position == len(shown.moves) - 1):
-            said = f"`{took.step}` {took.words} in the run that was tried, where the path says that it {wanted.words}"
-            why = _why_it_fails(analyses, wanted.step) if wanted.how.startswith("fail") else ""
-            return f"{said}; it {why}" if why else said
-    if shown.missing is not None:
-        return f"the run that was tried reaches `{shown.missing[0]}` without breaking the rule"
-    return shown.why.replace("the run ", "the run that was tried ", 1)
+    position = len(common(replayed.moves, path))
+    if position < min(len(path), len(replayed.moves)) and replayed.moves[position].step == path[position].step:
+        actual, expected = replayed.moves[position], path[position]
+        if expected.how != "starts" and not (replayed.run.is_over and position == len(replayed.moves) - 1):
+            words = f"`{actual.step}` {actual.words} in the run that was tried, "
+            words += f"where the path says that it {expected.words}"
+            reason = _why_it_fails(analyses, expected.step) if expected.how.startswith("fail") else ""
+            return f"{words}; it {reason}" if reason else words
+    if replayed.missing is not None:
+        return f"the run that was tried reaches `{replayed.missing[0]}` without breaking the rule"
+    return replayed.why.replace("the run ", "the run that was tried ", 1)
 
 
 def long_results(analyses: Analyses, path: tuple[Move, ...]) -> str:
     """Return in words that a `set` at the end of a path may fail by a result of too many digits; empty if none may."""
     failing = [move.step for move in path if move.how.startswith("fails")][-2:]  # perhaps a step around it fails, too
-    return "".join(f"; `{one}` {why}" for one in failing if (why := _why_it_fails(analyses, one)))
+    return "".join(f"; `{one}` {reason}" for one in failing if (reason := _why_it_fails(analyses, one)))
 
 
 def _why_it_fails(analyses: Analyses, id: str) -> str:
@@ -45,8 +46,8 @@ def _why_it_fails(analyses: Analyses, id: str) -> str:
     number = analyses.facts.flow.position[id]
     is_set = isinstance(analyses.facts.flow.steps[number], SetStep)
     if number in analyses.facts.large_values.steps:
-        what = "what it assigns" if is_set else "a value that it hands over"
-        return f"fails where {what} is larger than the machine allows, which a `maxLength` or a `maxItems` rules out"
+        subject = "what it assigns" if is_set else "a value that it hands over"
+        return f"fails where {subject} is larger than the machine allows, which a `maxLength` or a `maxItems` rules out"
     if not is_set:
         return ""
     overflow = Overflow(analyses, Domains(analyses.facts.meaning))
@@ -60,8 +61,8 @@ def _why_it_fails(analyses: Analyses, id: str) -> str:
 def common(moves: tuple[Move, ...], path: tuple[Move, ...]) -> tuple[Move, ...]:
     """Return the moves that a run and a path share from the start."""
     count = 0
-    for taken, wanted in zip(moves, path, strict=False):
-        if taken != wanted:
+    for actual, expected in zip(moves, path, strict=False):
+        if actual != expected:
             break
         count += 1
     return path[:count]
@@ -73,8 +74,8 @@ def named(facts: ProgramFacts, path: tuple[Move, ...], position: int) -> str:
         return ""
     number = facts.flow.position[path[position].step]
     to = facts.flow.position[path[position + 1].step] if position + 1 < len(path) else END
-    found = (facts.failing.surely_takes(number, one) for one in facts.flow.transitions[number] if one.to == to)
-    return next((name for name in found if name is not None), "")
+    names = (facts.failing.surely_takes(number, one) for one in facts.flow.transitions[number] if one.to == to)
+    return next((name for name in names if name is not None), "")
 
 
 def budget(size: int, steps: Iterator[AnyStep]) -> int:
@@ -104,20 +105,20 @@ def is_recorded(facts: ProgramFacts, move: Move) -> bool:
     return not isinstance(step, BranchStep) or move.how == "succeeds"
 
 
-def spent_after(seen: Replayed, moves: int) -> int:
+def spent_after(replayed: Replayed, moves: int) -> int:
     """Return the steps that a run had used after so many moves of its path."""
     from stepward.vm.machine.apply import apply
     from stepward.vm.machine.state import before
 
-    found = seen.history()
-    each = {found.plan.steps[number].id for number in found.plan.bodies}
-    calls = calls_of(found.plan.program.layout)
-    ahead = StartedAhead(started_ahead(found.plan.program.layout))
-    state = before(found.plan)
-    for happened in found.events:
+    history = replayed.history()
+    each = {history.plan.steps[number].id for number in history.plan.bodies}
+    calls = calls_of(history.plan.program.layout)
+    ahead = StartedAhead(started_ahead(history.plan.program.layout))
+    state = before(history.plan)
+    for happened in history.events:
         if moves <= 0 and happened.kind != "started":
             return state.steps
-        state = apply(found.plan, state, happened)
+        state = apply(history.plan, state, happened)
         moves -= len(ahead.starting(happened.kind, happened.body))
         if ahead.holds(happened.kind, happened.body):
             continue

@@ -125,6 +125,6 @@ class _Reader:
 
                 return Witness.from_json(data["text"])
             case name:
-                made = getattr(import_module(f"stepward.{_HOME_OF[name]}"), name)
+                class_ = getattr(import_module(f"stepward.{_HOME_OF[name]}"), name)
                 named = {"file": self._file} if name in ("Finding", "Property") else {}
-                return made(**{key: self.value(item) for key, item in data.items()}, **named)
+                return class_(**{key: self.value(item) for key, item in data.items()}, **named)

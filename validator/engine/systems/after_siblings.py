@@ -1,4 +1,4 @@
-"""The start of a call behind siblings: what those that it depends on come to is in the state in which it starts."""
+"""The start of a call after siblings: the state in which it starts has the outcomes of those on which it depends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from stepward.vm.language.steps import Call
 
 
 class Result(NamedTuple):
-    """A result of a sibling with which the next call may start, the guards under which it is possible, and what it
-    assigns."""
+    """A result of a sibling after which the next call may start: its guards, and its assignments."""
 
     guards: Guards
     assigns: tuple[Assign, ...]
@@ -22,7 +21,7 @@ class Result(NamedTuple):
     outcome: CallOutcome
 
 
-class Behind(NamedTuple):
+class CallAfterSiblings(NamedTuple):
     """A call, and the siblings before it in the order in which they start, each with its results.
 
     `starts` are the alternatives of guards under which the call starts behind them.
@@ -37,9 +36,9 @@ class Siblings:
 
     def __init__(self, moves: Moves) -> None:
         self.moves = moves
-        self._known: dict[tuple[int, int], Behind] = {}
+        self._known: dict[tuple[int, int], CallAfterSiblings] = {}
 
-    def before(self, number: int, subs: tuple[int | None, ...]) -> Behind | None:
+    def before(self, number: int, subs: tuple[int | None, ...]) -> CallAfterSiblings | None:
         """Return the call that starts behind siblings; None where it is no single one, or none is before it."""
         order = self.moves.facts.meaning.orders.get(number)
         sub = subs[0] if len(subs) == 1 else None
@@ -47,8 +46,10 @@ class Siblings:
             return None
         if (number, sub) not in self._known:
             line = [one for one in order.line if one in order.before[sub]]
-            found = tuple(tuple(self._results(number, one)) for one in line)
-            self._known[number, sub] = Behind(found, self.moves.starting.behind(number, sub, self._call(number, sub)))
+            siblings = tuple(tuple(self._results(number, one)) for one in line)
+            self._known[number, sub] = CallAfterSiblings(
+                siblings, self.moves.starting.behind(number, sub, self._call(number, sub))
+            )
         return self._known[number, sub]
 
     def _call(self, number: int, sub: int) -> Call:

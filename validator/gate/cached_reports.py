@@ -16,21 +16,21 @@ from typing import NamedTuple
 from stepward.validator.findings import Report, Verdict
 from stepward.validator.gate.cache import Cache
 from stepward.validator.gate.discovery import is_ruled_out
-from stepward.validator.gate.kept import report_from_data, report_to_data
 from stepward.validator.gate.policies import Policies, PolicyOutline
+from stepward.validator.gate.report_data import report_from_data, report_to_data
 from stepward.validator.gate.settings import ConfigurationError, Configurations, Settings
 
 
 class SourceFile(NamedTuple):
-    """A file and its content; `shown` is its name in reports, and `must_be_program` says that the user named it."""
+    """A file, its name in reports and its content; `must_be_program` says that the user named it."""
 
     path: FilePath
-    shown: str
+    label: str
     content: bytes
     must_be_program: bool
 
 
-class KnownFile(NamedTuple):
+class CachedFile(NamedTuple):
     """The cached result for a file: the reports on its programs, None where it is no file of programs.
 
     `not_literal` are the lines of the programs in it that can't be read without running it.
@@ -40,7 +40,7 @@ class KnownFile(NamedTuple):
     not_literal: tuple[int, ...]
 
 
-class KnownFiles:
+class FileCache:
     """The cached results for files, under the policies and on the day of a run.
 
     `with_bounds` and `with_fixes` say whether reports have bounds and fixes; the key covers both.
@@ -55,13 +55,13 @@ class KnownFiles:
         self._with_bounds = with_bounds
         self._with_fixes = with_fixes
 
-    def find(self, file: SourceFile, configurations: Configurations) -> KnownFile | None:
+    def find(self, file: SourceFile, configurations: Configurations) -> CachedFile | None:
         """Return the cached result for a file, or None. The policies of its programs then count as used."""
         if is_ruled_out(file.content, file.path.suffix, must_be_program=file.must_be_program):
-            return KnownFile(None, ())
+            return CachedFile(None, ())
         data = self._cache.get(self._key_of_none(file))
         if data is not None:
-            return KnownFile(None, tuple(data["not_literal"]))
+            return CachedFile(None, tuple(data["not_literal"]))
         try:
             settings = configurations.above(file.path.parent)
             key = self._key(file, settings)
@@ -73,8 +73,8 @@ class KnownFiles:
         policies = self._policies.use(settings)
         for policy, outline in zip(policies, data["policies"], strict=True):
             policy.know(PolicyOutline.from_data(outline))
-        reports = (report_from_data(one, file.shown, lambda at: policies[at].document) for one in data["reports"])
-        return KnownFile(tuple(reports), tuple(data["not_literal"]))
+        reports = (report_from_data(one, file.label, lambda at: policies[at].document) for one in data["reports"])
+        return CachedFile(tuple(reports), tuple(data["not_literal"]))
 
     def store_non_program(self, file: SourceFile, not_literal: Sequence[int]) -> None:
         """Store that a file is no file of programs."""
@@ -116,8 +116,8 @@ class KnownFiles:
         # All settings are in the key, also those without influence, so that no new setting is ever forgotten.
         parts.append(repr(settings).encode("utf-8", "surrogateescape"))
         parts.append(self._today.encode() if self._depends_on_day(settings) else b"any day")
-        for shown, content in self._policies.contents(settings):
-            parts += [shown.encode("utf-8", "surrogateescape"), content]
+        for name, content in self._policies.contents(settings):
+            parts += [name.encode("utf-8", "surrogateescape"), content]
         return self._cache.key(parts)
 
     def _depends_on_day(self, settings: Settings) -> bool:
@@ -126,5 +126,5 @@ class KnownFiles:
 
 
 def _parts(file: SourceFile) -> list[bytes]:
-    names = [os.fsencode(file.path), file.shown.encode("utf-8", "surrogateescape")]
+    names = [os.fsencode(file.path), file.label.encode("utf-8", "surrogateescape")]
     return [*names, b"%d" % file.must_be_program, file.content]

@@ -30,7 +30,7 @@ MAX_LATE: Final = 16
 """The most items of a list at which a run is tried."""
 
 MAX_OTHERS: Final = 100
-"""The most items of a list of which those are tried, too, that no comparison tells from one that was."""
+"""In a list of at most so many items, equivalent items are tried, too."""
 
 MAX_LATE_RECORDS: Final = 20_000
 """The most records of the machine for all these runs of one program that show nothing."""
@@ -42,14 +42,14 @@ Places = Mapping[str, Sequence[tuple[Any, ...]]]
 class Rounds(NamedTuple):
     """The last items that a path takes of a list: the for_each step, all its items, and where these are on the path.
 
-    `before` are the items that the path takes before them, and `taken` is how many they are. Where it takes none, they
+    `before` are the items that the path takes before them, and `length` is how many they are. Where it takes none, they
     begin where the step does.
     """
 
     owner: int
     items: tuple[Any, ...]
     before: int
-    taken: int
+    length: int
     first: int
     end: int
 
@@ -66,9 +66,9 @@ def last_rounds(facts: ProgramFacts, path: Sequence[Move]) -> list[Rounds]:
     layout = facts.flow.layout
     for owner in reversed(layout.bodies):
         step = facts.flow.steps[owner]
-        begun = [position for position, move in enumerate(path) if move.step == step.id]
+        starts_of_step = [position for position, move in enumerate(path) if move.step == step.id]
         items = _items(facts, owner)
-        if len(begun) != 1 or items is None or _is_in_loop(facts, owner):
+        if len(starts_of_step) != 1 or items is None or _is_in_loop(facts, owner):
             continue
         body = layout.bodies[owner]
         stages = {facts.flow.steps[stage].id for stage in (body.next, body.failed) if stage is not None}
@@ -78,7 +78,7 @@ def last_rounds(facts: ProgramFacts, path: Sequence[Move]) -> list[Rounds]:
         takes = facts.flow.steps[body.next].id
         starts = [position for position, move in moves if (move.step, move.how) == (takes, ON_TO_ITEM)]
         if not starts:
-            return [Rounds(owner, items, 0, 0, begun[0], begun[0])]
+            return [Rounds(owner, items, 0, 0, starts_of_step[0], starts_of_step[0])]
         end = next((position for position, _ in moves if position > starts[-1]), len(path))
         firsts = dict.fromkeys((0, len(starts) - 1)) if len(starts) < len(items) else ()
         return [Rounds(owner, items, one, len(starts) - one, starts[one], end) for one in firsts]
@@ -115,28 +115,30 @@ class LateItems:
         plain: Callable[[AnyCall], Any],
     ) -> tuple[Witness, Replayed] | None:
         """Return a witness over all items of the last list of a path, with its run, if one is confirmed."""
-        begun = self.replayer.steps
+        steps_before = self.replayer.steps
         for last in last_rounds(self.facts, path) if self._left > 0 else ():
-            found = self._shown(last, witness, Scripts(self.facts, last, answers, plain), begun)
-            if found is not None:
-                return found
-        self._left -= self.replayer.steps - begun
+            result = self._shown(last, witness, Scripts(self.facts, last, answers, plain), steps_before)
+            if result is not None:
+                return result
+        self._left -= self.replayer.steps - steps_before
         return None
 
-    def _shown(self, last: Rounds, witness: Witness, scripts: Scripts, begun: int) -> tuple[Witness, Replayed] | None:
+    def _shown(
+        self, last: Rounds, witness: Witness, scripts: Scripts, steps_before: int
+    ) -> tuple[Witness, Replayed] | None:
         most = witness.max_steps * (len(last.items) + 1)
-        found = replace(witness, script=scripts.plainly(), max_steps=most)
-        known = found.script, found.inputs, found.claim
+        candidate = replace(witness, script=scripts.plainly(), max_steps=most)
+        known = candidate.script, candidate.inputs, candidate.claim
         if self._plainly is None or self._plainly[0] != known:
-            self._plainly = known, self.replayed(found), self.replayer.frames()
-        _, seen, places = self._plainly
-        others = (scripts.at(item, places) for item in candidates(self.facts, last))
-        for script in chain(others, [scripts.throughout()] if last.taken else []):
-            if seen.confirmed or self.replayer.steps - begun > self._left:
+            self._plainly = known, self.replayed(candidate), self.replayer.frames()
+        _, replayed, frames = self._plainly
+        others = (scripts.at(item, frames) for item in candidates(self.facts, last))
+        for script in chain(others, [scripts.throughout()] if last.length else []):
+            if replayed.confirmed or self.replayer.steps - steps_before > self._left:
                 break
-            found = replace(witness, script=script, max_steps=most)
-            seen = self.replayed(found)
-        return (found, seen) if seen.confirmed else None
+            candidate = replace(witness, script=script, max_steps=most)
+            replayed = self.replayed(candidate)
+        return (candidate, replayed) if replayed.confirmed else None
 
 
 class Scripts:
@@ -161,21 +163,23 @@ class Scripts:
         """Return the script of a run in which all items behind those of the path get the simplest answers."""
         return (*self._outside(), *self._simple({}, {}))
 
-    def at(self, item: int, places: Places) -> tuple[CallAnswer, ...]:
-        """Return the script of a run in which the items from one on get the answers of the path; `places` are those of
+    def at(self, item: int, frames: Places) -> tuple[CallAnswer, ...]:
+        """Return the script of a run in which the items from one on get the answers of the path; `frames` are those of
         the run with the simplest answers."""
         each = self.facts.flow.steps[self.last.owner].id
-        before = {call: sum(_item(frame, each) < item for frame in places.get(call, ())) for call in self.calls}
-        start, used = self._begun(), self._used()
+        before = {call: sum(_item(frame, each) < item for frame in frames.get(call, ())) for call in self.calls}
+        start, used = self._first_visits(), self._used()
         shifted = [replace(one, visit=one.visit + before[one.step] - start[one.step]) for one in self._of_items()]
         return (*self._outside(), *shifted, *self._simple(before, used))
 
     def throughout(self) -> tuple[CallAnswer, ...]:
         """Return the script of a run in which all items get the answers of the last ones of the path."""
-        rounds = -(-(len(self.last.items) - self.last.before) // self.last.taken)
-        own, used = list(self._of_items()), self._used()
-        found = (replace(one, visit=one.visit + number * used[one.step]) for number in range(rounds) for one in own)
-        return (*self._outside(), *found)
+        rounds = -(-(len(self.last.items) - self.last.before) // self.last.length)
+        own_answers, used = list(self._of_items()), self._used()
+        answers = (
+            replace(one, visit=one.visit + number * used[one.step]) for number in range(rounds) for one in own_answers
+        )
+        return (*self._outside(), *answers)
 
     def _of_items(self) -> Iterator[CallAnswer]:
         """Yield the answers to the calls of the last items of the path."""
@@ -185,18 +189,18 @@ class Scripts:
 
     def _used(self) -> dict[str, int]:
         """Return the visits of each call in the last items of the path."""
-        start, used = self._begun(), dict.fromkeys(self.calls, 0)
+        start, used = self._first_visits(), dict.fromkeys(self.calls, 0)
         for answer in self._of_items():
             used[answer.step] = max(used[answer.step], answer.visit - start[answer.step])
         return used
 
-    def _begun(self) -> dict[str, int]:
+    def _first_visits(self) -> dict[str, int]:
         """Return the visits of each call on the path before its last items."""
-        found = dict.fromkeys(self.calls, 0)
+        visits = dict.fromkeys(self.calls, 0)
         for position, answer in self.answers:
-            if answer.step in found and position < self.last.first:
-                found[answer.step] = max(found[answer.step], answer.visit)
-        return found
+            if answer.step in visits and position < self.last.first:
+                visits[answer.step] = max(visits[answer.step], answer.visit)
+        return visits
 
     def _outside(self) -> Iterator[CallAnswer]:
         for position, answer in self.answers:
@@ -205,10 +209,10 @@ class Scripts:
 
     def _simple(self, before: Mapping[str, int], used: Mapping[str, int]) -> Iterator[CallAnswer]:
         """Yield the simplest answers for all visits but those of the path."""
-        for call, first in self._begun().items():
-            own = range(before.get(call, first) + 1, before.get(call, first) + used.get(call, 0) + 1)
-            for visit in range(first + 1, first + len(self.last.items) + len(own) + 1):
-                if visit not in own:
+        for call, first in self._first_visits().items():
+            path_visits = range(before.get(call, first) + 1, before.get(call, first) + used.get(call, 0) + 1)
+            for visit in range(first + 1, first + len(self.last.items) + len(path_visits) + 1):
+                if visit not in path_visits:
                     yield CallAnswer(call, visit, "returns", self.calls[call])
 
 
@@ -218,15 +222,15 @@ def _item(frame: Sequence[Any], each: str) -> int:
 
 
 def candidates(facts: ProgramFacts, last: Rounds) -> Iterator[int]:
-    """Yield the items at which a run is tried: the first of those that all comparisons answer alike, then others of a
-    short list."""
-    asked = list(_asked(facts, last.owner))
-    alike: dict[tuple[Any, ...], int] = {}
-    known = range(last.before, len(last.items) - max(1, last.taken) + 1)
-    for number in known if last.taken else ():
-        alike.setdefault(_answers(facts, last, asked, number), number)
-    first = sorted(alike.values(), reverse=True)
-    others = (number for number in known if number not in first) if last.taken and len(known) <= MAX_OTHERS else ()
+    """Yield the items at which a run is tried: one of each group with the same answers to all comparisons, then others
+    of a short list."""
+    comparisons = list(_asked(facts, last.owner))
+    first_of: dict[tuple[Any, ...], int] = {}
+    known = range(last.before, len(last.items) - max(1, last.length) + 1)
+    for number in known if last.length else ():
+        first_of.setdefault(_answers(facts, last, comparisons, number), number)
+    first = sorted(first_of.values(), reverse=True)
+    others = (number for number in known if number not in first) if last.length and len(known) <= MAX_OTHERS else ()
     yield from islice((*first, *others), MAX_LATE)
 
 
@@ -252,7 +256,7 @@ def _asked(facts: ProgramFacts, owner: int) -> Iterator[Expression]:
                 yield node
 
 
-def _answers(facts: ProgramFacts, last: Rounds, asked: Sequence[Expression], number: int) -> tuple[Any, ...]:
+def _answers(facts: ProgramFacts, last: Rounds, comparisons: Sequence[Expression], number: int) -> tuple[Any, ...]:
     step = facts.bodies.each(last.owner)
 
     def look_up(names: tuple[str, ...]) -> Any:
@@ -261,10 +265,10 @@ def _answers(facts: ProgramFacts, last: Rounds, asked: Sequence[Expression], num
             raise UndefinedReferenceError(written(names))
         return value
 
-    found: list[Any] = []
-    for tree in asked:
+    answers: list[Any] = []
+    for tree in comparisons:
         try:
-            found.append(evaluate(tree, look_up))
+            answers.append(evaluate(tree, look_up))
         except EvaluationError:
-            found.append(None)
-    return tuple(found)
+            answers.append(None)
+    return tuple(answers)

@@ -1,4 +1,4 @@
-"""One part of a proof, as a certificate writes it; `grounds` makes these parts."""
+"""One part of a proof, as a certificate writes it; `proof_data` makes these parts."""
 
 from __future__ import annotations
 
