@@ -7,13 +7,9 @@ from itertools import chain
 from typing import Final, Protocol
 
 from stepward.validator.recheck.arguments import may_fail_to_call
+from stepward.validator.recheck.assigned_names import given_back
 from stepward.validator.recheck.blocks import FAILS, UNDEFINED, Block, meet
-from stepward.validator.recheck.definite import (
-    decided_by,
-    joined_at,
-    owner_of,
-    read_by,
-)
+from stepward.validator.recheck.definite import decided_by, joined_at, owner_of, read_by
 from stepward.validator.recheck.describing import written
 from stepward.validator.recheck.ends import given_by_body, given_by_branches
 from stepward.validator.recheck.evaluation import Environment, references, values
@@ -119,13 +115,15 @@ def _reverted(steps: Steps, number: int, exit_: Exit) -> Iterator[Exit]:
     if not isinstance(step, ForEachStep) or step.on_item_error != "skip" or exit_.transition.closes == "SUCCESS":
         yield exit_
         return
-    for change in steps.together([[exit_.changes], *_given_back(steps, step, BEFORE_ITEM)]):
+    assert owner is not None
+    for change in steps.together([[exit_.changes], *_given_back(steps, owner, BEFORE_ITEM)]):
         yield exit_._replace(changes=change)
 
 
-def _given_back(steps: Steps, step: ForEachStep, number: int) -> Iterator[list[Changes]]:
-    """Yield, for each carried variable, the changes that give it back an earlier value; any one in a table."""
-    for name in step.carry:
+def _given_back(steps: Steps, owner: int, number: int) -> Iterator[list[Changes]]:
+    """Yield, for each carried variable that a body assigns, the changes that give it back an earlier value; any one in
+    a table."""
+    for name in given_back(steps.reading, owner):
         if steps.is_lazy:
             yield [tuple((slot, number) for slot in steps.followed.under((name,)))]
             continue
@@ -349,7 +347,7 @@ def between(steps: Steps, number: int) -> Iterator[Exit]:
             choices += [steps.success(step), _listed(steps, step, number, has_failed=False)]
             succeeded = ALONE
         elif transition.kind == "again":
-            choices += _given_back(steps, step, BEFORE_ALL)
+            choices += _given_back(steps, owner, BEFORE_ALL)
         cost = int(transition.kind == "again")
         yield from (Exit(transition, change, NOTHING, succeeded, cost) for change in steps.together(choices))
     for name, failing in _failures(steps, number, step, errors_at(step, stage, steps.reading.tool)):

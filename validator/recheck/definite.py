@@ -12,6 +12,14 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, assert_never
 
+from stepward.validator.recheck.assigned_names import (
+    assigned_by,
+    body_names,
+    given_back,
+    listed_by,
+    whole_names,
+    written_by,
+)
 from stepward.validator.recheck.blocks import FAILS, UNDEFINED, Block
 from stepward.validator.recheck.built import changed_paths
 from stepward.validator.recheck.evaluation import (
@@ -43,7 +51,6 @@ from stepward.vm.language.steps import (
     Stage,
     ToolStep,
     WaitStep,
-    parts,
 )
 
 
@@ -51,47 +58,6 @@ def read_by(part: AnyPart) -> list[Names]:
     """Return the references in the arguments of a call, or in the output of an `end`."""
     values = [one.value for one in part.templates if one.sub is None]
     return list(dict.fromkeys(one.reference.names for value in values for one in embedded(value)))
-
-
-def written_by(part: AnyPart) -> tuple[Names, ...]:
-    """Return the variables that a step or sub-step assigns, and the names of its output."""
-    names: tuple[Names, ...] = tuple((name,) for name in part.assigns)
-    if isinstance(part, Failing):
-        names += ((part.id, "output"), *(((part.output_key,),) if part.output_key is not None else ()))
-    return names
-
-
-def listed_by(part: AnyPart) -> tuple[Names, ...]:
-    """Return the name of the errors of the items of a for_each step; none of any other step."""
-    return ((part.id, "errors"),) if isinstance(part, ForEachStep) and not part.is_once else ()
-
-
-def assigned_by(step: AnyPart) -> frozenset[Names]:
-    """Return all names that a step assigns, its sub-steps included."""
-    members = [part for _, part in parts(step)]
-    errors = [(part.id, what) for part in members if isinstance(part, Failing) for what in ("error", "error_name")]
-    return frozenset((*(name for part in members for name in written_by(part)), *errors, *listed_by(step)))
-
-
-def body_names(reading: Parsed, owner: int) -> frozenset[Names]:
-    """Return the names that belong to a body: of items, and those that its steps assign. Carried variables do not."""
-    step = reading.steps[owner]
-    assert isinstance(step, ForEachStep)
-    names: set[Names] = {(step.item_name,), *(((step.index_as,),) if step.index_as is not None else ())}
-    for number in reading.layout.inside(owner):
-        inner = reading.steps[number]
-        if isinstance(inner, Stage):
-            continue
-        names |= assigned_by(inner)
-        if isinstance(inner, ForEachStep):
-            names.add((inner.item_name,))
-            names |= {(inner.index_as,)} if inner.index_as is not None else set()
-    return frozenset(names - {(name,) for name in step.carry})
-
-
-def whole_names(step: ForEachStep) -> frozenset[Names]:
-    """Return the names that a for_each step binds when it ends."""
-    return assigned_by(step) - {(name,) for name in step.carry}
 
 
 def joined_at(reading: Parsed, stage: int) -> ParallelStep | None:
@@ -296,7 +262,8 @@ class Definite:
             index = [(step.index_as,)] if step.index_as is not None else []
             return undefined, iter([(step.item_name,), *index])
         if transition.kind == "again":
-            return undefined | carried, iter(carried)
+            earlier = frozenset((name,) for name in given_back(self.reading, owner))
+            return undefined | earlier, iter(earlier)
         undefined |= whole_names(step)
         if step.is_once and transition.kind == "success":
             has_output = always_ends_with_output(self.reading, owner)
@@ -315,8 +282,7 @@ class Definite:
         owner = self.reading.layout.owner(number) if is_failed else None
         if transition.kind == "again":
             owner = owner_of(self.reading, number)
-        step = self.reading.steps[owner] if owner is not None else None
-        return (*self._bound(number, transition), *(step.carry if isinstance(step, ForEachStep) else ()))
+        return (*self._bound(number, transition), *(given_back(self.reading, owner) if owner is not None else ()))
 
     def _bound(self, number: int, transition: Transition) -> Iterator[str]:
         """Yield the variable that a step with a body binds where a stage ends it."""

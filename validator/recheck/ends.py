@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from stepward.validator.recheck.assigned_names import written_by
 from stepward.validator.recheck.blocks import FAILS, OBJECT, UNDEFINED, meet
-from stepward.validator.recheck.definite import ended_by, written_by
+from stepward.validator.recheck.definite import ended_by
 from stepward.validator.recheck.describing import of_built
 from stepward.validator.recheck.evaluation import Environment, references, values
 from stepward.validator.recheck.exits import Exit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from stepward.validator.recheck.definite import written_by
+from stepward.validator.recheck.assigned_names import written_by
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome, both
 from stepward.validator.recheck.failures import least_attempts, leaving
 from stepward.validator.recheck.flow import Transition

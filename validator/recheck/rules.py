@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+from stepward.validator.recheck.assigned_names import assigned_by
 from stepward.validator.recheck.blocks import TEXT, UNDEFINED, Block, allows, of_value
 from stepward.validator.recheck.branches import unseen
 from stepward.validator.recheck.budgets import Budget
-from stepward.validator.recheck.definite import assigned_by, read_by
+from stepward.validator.recheck.definite import read_by
 from stepward.validator.recheck.evaluation import Environment, references, truths, two_may_hold
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.failures import most_attempts

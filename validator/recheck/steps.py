@@ -13,6 +13,7 @@ from itertools import product
 from typing import assert_never
 
 from stepward.validator.recheck.arguments import starts
+from stepward.validator.recheck.assigned_names import assigned_by, listed_by, written_by
 from stepward.validator.recheck.between import between, closed, forked, may_be_refused, started
 from stepward.validator.recheck.blocks import (
     FAILS,
@@ -26,16 +27,7 @@ from stepward.validator.recheck.blocks import (
     is_exact,
     meet,
 )
-from stepward.validator.recheck.definite import (
-    FAILING,
-    NONE_HOLDS,
-    Definite,
-    assigned_by,
-    branch_taken,
-    listed_by,
-    outcomes,
-    written_by,
-)
+from stepward.validator.recheck.definite import FAILING, NONE_HOLDS, Definite, branch_taken, outcomes
 from stepward.validator.recheck.describing import of_built, written
 from stepward.validator.recheck.evaluation import Environment, references, splits, values
 from stepward.validator.recheck.exits import ALONE, NOTHING, Exit, Outcome

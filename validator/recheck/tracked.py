@@ -45,7 +45,7 @@ _ARGUMENTS: Final = "args"
 class Tracked:
     """The facts about the variables of one program, each a bit of an integer.
 
-    For each source of a variable with several sources: it did not give the current value. For each `w` that some step
+    For each source of a variable: it did not give the current value. For each `w` that some step
     makes a copy of `x`: `w` has no value, or the value of `x`. Each may be a field: `b: {f: $t}` copies `t` to `b.f`. A
     call copies its output to its `output_key`.
     """
@@ -62,9 +62,7 @@ class Tracked:
         self._assigned, self._touched = assigned, touched
         computed = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._computed(number))
         variables = reading.lookup.variables.items()
-        several = [
-            (name, source) for name, sources in variables if len(sources) > 1 for source in dict.fromkeys(sources)
-        ]
+        several = [(name, source) for name, sources in variables for source in dict.fromkeys(sources)]
         copies = dict.fromkeys(pair for number in range(len(self.steps)) for pair in self._copied(number))
         self._source = {one: 1 << number for number, one in enumerate(several)}
         self._copy = {pair: 1 << number for number, pair in enumerate(copies, start=len(several))}

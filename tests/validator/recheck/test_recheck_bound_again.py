@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from stepward.validator import ProgramValidator, Verdict
+from stepward.validator.recheck.blocks import UNDEFINED
 from stepward.validator.recheck.certificates import digest, parsed, recheck_data
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.rules import NeverWatcher
@@ -139,3 +140,32 @@ def test_a_certificate_of_one_performance_is_refused_for_two(name: str, place: s
     wrong = {**certificate, "program": parsed(json.dumps(twice.to_data()))}
     wrong["digest"] = digest(twice, ())
     assert not recheck_data(wrong).is_accepted
+
+
+def test_an_argument_has_its_value_in_each_attempt_of_a_call() -> None:
+    """The first call has shown that the condition holds for the value, and the second one gets it again."""
+    ask: dict[str, Any] = {"id": "ask", "type": "condition", "condition": "$n <= 1", "then": "count"}
+    inner = [{"id": "book", "type": "tool", "tool": "book"}, ask, {"id": "count", "type": "tool", "tool": "book"}]
+    calls: list[dict[str, Any]] = [{"id": "one", "type": "call", "program": "p", "args": {"n": "$n"}}]
+    calls.append({**calls[0], "id": "two", "on_error": "retry", "max_retries": 2})
+    number = {"type": "integer", "minimum": 0, "maximum": 3}
+    data = {
+        "name": "p",
+        "language": 2,
+        "inputs": {"n": number},
+        "tools": {"book": {"effect": "write", "idempotent": True}},
+        "programs": {"p": {"inputs": {"n": number}, "steps": inner}},
+        "steps": calls,
+    }
+    found = {one.step: one for one in ProgramValidator(Program.from_dict(data)).validate().properties}
+    assert (found["two/ask"].verdict, found["two/ask"].rechecked) == (Verdict.PROVED, True)
+
+
+def test_a_name_that_only_an_unreachable_step_gives_has_no_value() -> None:
+    steps: list[Step] = [
+        {"id": "begin", "type": "tool", "tool": "pay", "next_step": "done"},
+        {**GET, "next_step": "done"},
+        {"id": "done", "type": "end", "output": "$v"},
+    ]
+    reading = Reading(Program.from_dict({"name": "p", "language": 2, "tools": TOOLS, "steps": steps}), ())
+    assert reading.definite.blocks(("v",), reading.position["done"]) == (UNDEFINED,)
