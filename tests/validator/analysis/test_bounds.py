@@ -233,7 +233,7 @@ def test_a_tool_beyond_the_passes_is_bounded_place_by_place(monkeypatch: pytest.
     assert counts(measured(*branches))[2] == {"read": (6, 6)}
 
 
-def test_the_shortest_way_says_what_it_calls() -> None:
+def test_the_shortest_path_counts_its_calls() -> None:
     found = measured(tool("a"), both("p", tool("b"), ask("c")), tool("d", "write"), end()).shortest
     assert found is not None
     assert (found.steps, found.model_calls, found.tools) == (6, 1, {"read": 2, "write": 1})

@@ -164,7 +164,7 @@ def test_no_ending_is_left_out(ends: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["uncovered", "failed", "visits"])
-def test_an_ending_that_is_left_out_is_told(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ending_that_is_left_out_is_reported(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     known = TransitionChoices.is_possible
     monkeypatch.setattr(
         TransitionChoices, "is_possible", lambda self, step, way: way.kind != kind and known(self, step, way)

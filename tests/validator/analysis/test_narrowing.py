@@ -190,7 +190,7 @@ def test_a_test_for_null_tells_the_branches_behind_it(known: str, is_right: bool
     assert codes == (set() if is_right else {"SW207"})
 
 
-def test_null_is_followed_round_a_loop_and_where_ways_meet() -> None:
+def test_null_is_followed_round_a_loop_and_where_paths_meet() -> None:
     loop = NULLABLE.replace("is_terminal: true", "next_step: again, max_visits: 3").replace(
         "next_step: go}", "next_step: NEXT}"
     )
@@ -244,7 +244,7 @@ def test_objects_and_arrays_may_be_compared_with_null(tool: str, condition: str,
 
 
 @pytest.mark.parametrize("mistake", ["a branch tells the other's facts", "an assignment leaves null where it was"])
-def test_a_data_flow_with_a_mistake_is_found_out(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_the_data_flow_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = not_null.NotNull._effect
 
     def effect(self: Any, number: int, way: Any) -> Effect:

@@ -95,7 +95,7 @@ def follow_what_passes(ways: TransitionChoices) -> bool:
     )
 
 
-def test_what_follows_by_some_ways_is_what_those_ways_lead_to() -> None:
+def test_the_successors_by_some_transitions_are_their_targets() -> None:
     found = [context.analyses.transitions for context in contexts()]
     assert all(map(follow_what_passes, found))
     assert any(ways.certain.following != ways.possible.following for ways in found)
@@ -127,7 +127,7 @@ def drawn_loops(seed: int) -> tuple[list[list[int]], dict[int, int]]:
     return following, bounds
 
 
-def test_loops_in_a_row_have_at_least_the_counts_that_are_said() -> None:
+def test_loops_in_a_row_have_at_least_the_reported_counts() -> None:
     drawn = [drawn_loops(seed) for seed in range(400)]
     said = [rounds.loops_in_a_row(*one) for one in drawn]
     assert all(counts_behind(*one) >= 2**least for one, least in zip(drawn, said, strict=True))
@@ -137,7 +137,7 @@ def test_loops_in_a_row_have_at_least_the_counts_that_are_said() -> None:
 def test_loops_that_end_before_a_second_round_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "FREE", 1)
     with pytest.raises(AssertionError):
-        test_loops_in_a_row_have_at_least_the_counts_that_are_said()
+        test_loops_in_a_row_have_at_least_the_reported_counts()
 
 
 def test_a_search_that_is_not_begun_would_not_end() -> None:

@@ -85,7 +85,7 @@ SAID: dict[str, tuple[Data, str, str]] = {
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_what_is_repeated_is_said_with_what_can_be_done(name: str) -> None:
+def test_a_repeated_effect_is_reported_with_a_help(name: str) -> None:
     data, message, help = SAID[name]
     (found,) = repeats(data)
     assert found.message == f"{message} (guardrail `once`)"

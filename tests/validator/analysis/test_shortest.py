@@ -60,7 +60,7 @@ SHORTEST: dict[str, tuple[list[Data], int]] = {
 
 
 @pytest.mark.parametrize("name", SHORTEST)
-def test_the_shortest_way_goes_through_each_item(name: str) -> None:
+def test_the_shortest_path_goes_through_each_item(name: str) -> None:
     """The machine ends with so many steps, and not with one step less."""
     steps, fewest = SHORTEST[name]
     inputs = {"list": SHORT, "open": SHORT | {"minItems": 0}}
@@ -89,7 +89,7 @@ def test_an_item_that_fails_leads_away_from_the_others() -> None:
         assert (found and found.steps) == fewest
 
 
-def test_the_calls_of_all_items_are_on_the_shortest_way() -> None:
+def test_the_calls_of_all_items_are_on_the_shortest_path() -> None:
     found = shortest(each([1, 2, 3], tool("a"), ask("b"), inner([1, 2], tool("c", "write"))), language=2)
     assert found is not None
     assert (found.steps, found.model_calls, found.tools) == (16, 3, {"read": 3, "write": 6})

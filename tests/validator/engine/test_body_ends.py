@@ -73,7 +73,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("shape", "outputs", "condition"), RIGHT)
-def test_the_way_taken_inside_is_known(shape: str, outputs: str, condition: str) -> None:
+def test_the_path_taken_inside_is_known(shape: str, outputs: str, condition: str) -> None:
     kept = verdict_of(body_program(shape, OUTPUTS[outputs], condition, "first"))
     assert (kept.verdict, kept.rechecked) == (Verdict.PROVED, True)
 

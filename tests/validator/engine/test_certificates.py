@@ -55,7 +55,7 @@ def test_what_is_proved_of_programs_that_are_wrong_elsewhere_is_accepted(monkeyp
     assert count > size(10, 60)
 
 
-def test_a_program_that_does_not_say_where_control_goes_has_none_and_that_is_said(tmp_path: Path) -> None:
+def test_a_program_without_defined_control_flow_has_none_and_the_reason_is_reported(tmp_path: Path) -> None:
     for path in (one for one in BAD if one.parent.name in LOST[:2]):
         done = run("check", path, "--isolated", "--no-recheck", "--certificates", tmp_path / "proofs")
         assert done.exit_code == 1, path

@@ -189,7 +189,7 @@ def test_every_property_is_there_when_it_is_too_late_for_each(monkeypatch: pytes
         assert all(one.verdict is Verdict.UNKNOWN for one in late.properties), name
 
 
-def test_without_any_time_nothing_is_said_that_is_not_so() -> None:
+def test_without_any_time_no_finding_is_wrong() -> None:
     stopped = 0
     for name, (program, policies) in examples().items():
         whole, cut = unlimited(name), ProgramValidator(program, policies, time_limit=AT_ONCE).validate()

@@ -176,7 +176,7 @@ def test_what_is_calculated_is_proved_without_a_solver() -> None:
     assert whole.verdict is PROVED
 
 
-def test_many_classes_are_looked_up_as_if_each_was_asked() -> None:
+def test_many_classes_are_looked_up_as_if_each_was_evaluated() -> None:
     cases = cases_of(MANY, [f"$a + $b < {one}" for one in range(40)])
     trees = calculated.calculated(cases.trees)
     assert trees is not None

@@ -84,7 +84,7 @@ def test_simple_states_are_shown() -> None:
     assert cases_of(MANY, ["$c > 1", "$c <= 1"]).covered().verdict is PROVED  # null fails, and fails is not uncovered
 
 
-def test_what_two_cases_do_not_read_is_not_said_to_be_undefined() -> None:
+def test_a_name_that_two_cases_do_not_read_is_not_reported_as_undefined() -> None:
     inputs = {
         "n": {"type": "integer"},
         "t": {"type": "string"},

@@ -223,7 +223,7 @@ def test_runs_with_other_items_take_no_run_from_other_rules(seed: int) -> None:
 
 
 @pytest.mark.parametrize("read", ["$errors", "$inner.errors"])
-def test_what_a_body_calls_errors_is_gone_when_the_next_item_begins(read: str) -> None:
+def test_a_variable_of_a_body_named_errors_is_undefined_when_the_next_item_begins(read: str) -> None:
     """A variable of that name, and the errors of the items of an inner for_each step."""
     look = {"id": "look", "type": "tool", "tool": "look"}
     inner = {"id": "inner", "type": "for_each", "items": "$l", "as": "y", "max_items": 2, "steps": [look], **SKIPPED}

@@ -77,7 +77,7 @@ def test_a_running_total_keeps_a_limit() -> None:
     assert verdict(program(body, guardrails=LIMIT), "limit").verdict is Verdict.PROVED
 
 
-def test_a_running_total_that_is_asked_too_late_is_found_with_the_items_that_show_it() -> None:
+def test_a_running_total_that_is_read_too_late_is_found_with_the_items_that_show_it() -> None:
     late = {**FITS, "condition": "$t <= 200"}
     found = verdict(program(each(late, {**PAY, "next_step": "s"}, ADD, NO, carry={"t": 0}), guardrails=LIMIT), "limit")
     assert found.verdict is Verdict.VIOLATED

@@ -192,7 +192,7 @@ def test_a_rule_is_broken_by_what_a_sibling_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROVED)
-def test_a_rule_is_kept_by_the_type_of_what_a_sibling_gives(name: str) -> None:
+def test_the_type_of_the_output_of_a_sibling_proves_a_rule(name: str) -> None:
     found = judged(*PROVED[name])
     assert (found.verdict.name, found.rechecked) == ("PROVED", True), found
 

@@ -218,7 +218,7 @@ def test_the_finding_says_why_the_step_never_started(reason: str, place: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_finding_says_so_for_each_way(way: str) -> None:
+def test_the_finding_says_so_for_each_form(way: str) -> None:
     code, message, _, errors, is_confirmed = shown(program(WAYS[way].before, at_top(WAYS[way].refused)))
     assert REFUSES in message
     if way == "the output of a tool":  # no run is tried in which a tool repeats what it was given

@@ -99,7 +99,7 @@ def test_what_relations_prove_of_systems_is_true(first: int) -> None:
     assert differential(range(first, min(first + 500, FIRST + SYSTEMS)))
 
 
-def test_a_way_into_a_loop_that_is_taken_for_a_round_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_into_a_loop_that_is_taken_for_a_round_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then relations that contradict one another would rule out the way into the loop, and so prove everything."""
     called = Encoding._called
     monkeypatch.setattr(Encoding, "_called", lambda self, name, term, is_new=False: called(self, name, term))
@@ -193,7 +193,7 @@ def test_a_refund_loop_is_decided() -> None:
     assert said["limit book"] is VIOLATED
 
 
-def test_a_sum_is_kept_below_a_multiple_that_a_rule_names() -> None:
+def test_a_sum_stays_below_a_multiple_that_a_rule_names() -> None:
     """The rule compares two numbers with a factor that is no relation of each round: it is tried as a bound."""
     add = {"id": "add", "type": "set", "set": {"left": "$left + $x", "paid": "$paid + 1"}, "is_terminal": True}
     data = program("together", "constants", "fail")

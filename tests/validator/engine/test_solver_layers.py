@@ -171,7 +171,7 @@ def test_texts_and_arrays_keep_their_answers_through_merges(of: System, expected
     assert verdict(of) is expected
 
 
-def test_two_ways_that_are_both_open_are_two_paths() -> None:
+def test_two_open_branches_are_two_paths() -> None:
     assert verdict(merged(to("m", 1), to("m", 2), bad="$m == 1")) is VIOLATED
     assert verdict(merged(to("m", 1), to("m", 2), bad="$m == 2")) is VIOLATED
 

@@ -93,7 +93,7 @@ def _judged(steps: list[dict[str, Any]]) -> tuple[Any, set[str]]:
 
 
 @pytest.mark.parametrize("row", BROKEN)
-def test_a_value_that_lacks_the_field_breaks_the_rule(row: str) -> None:
+def test_a_value_without_the_field_breaks_the_rule(row: str) -> None:
     """The step that reads it does not start. The run that shows it has a value without the field, or another one."""
     found, codes = _judged(BROKEN[row])
     assert found.verdict is Verdict.VIOLATED

@@ -120,12 +120,12 @@ def test_a_witness_waits_for_a_value_that_is_a_time(field: str, kind: str) -> No
         ),
     ],
 )
-def test_what_a_step_can_t_wait_for_is_said(spec: dict[str, Any], field: str, message: str) -> None:
+def test_a_value_that_a_step_can_t_wait_for_is_reported(spec: dict[str, Any], field: str, message: str) -> None:
     wait = {"id": "w", "type": "wait", field: "$when"}
     made = program(wait, end(), language=2, tools={}, inputs={"when": spec})
     assert [(one.code, one.message) for one in check_program(made)] == [("SW203", message)]
 
 
-def test_a_wait_for_what_is_undefined_is_said() -> None:
+def test_a_wait_for_an_undefined_value_is_reported() -> None:
     made = program({"id": "w", "type": "wait", "until": "$someday"}, end(), language=2, tools={})
     assert [one.code for one in check_program(made)] == ["SW201"]

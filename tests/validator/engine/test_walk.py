@@ -259,7 +259,7 @@ steps:
         ),
     ],
 )
-def test_why_a_path_has_no_run_is_said_in_words(words: tuple[str, ...], why: str) -> None:
+def test_the_reason_why_a_path_has_no_run_is_reported(words: tuple[str, ...], why: str) -> None:
     text = WORDS
     for name, word in zip(("RETURNS", "CONDITION", "GIVEN", "TAKEN"), words, strict=True):
         text = text.replace(name, word)

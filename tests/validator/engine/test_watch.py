@@ -42,7 +42,7 @@ def test_the_watch_stops_what_it_guards_and_nothing_else() -> None:
         assert guard.spared(lambda: 7) == 7
 
 
-def test_what_is_spared_comes_to_its_end() -> None:
+def test_a_delicate_call_is_not_interrupted() -> None:
     with Watch(Clock(0.01)) as guard:
         assert guard.guarded(lambda: guard.spared(works)) == 7
 
@@ -97,7 +97,7 @@ def calls_what_is_given(given: Callable[[], int]) -> int:
     return given()
 
 
-def test_an_import_comes_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slowly_imported.py").write_text("import time\nends = time.monotonic() + 0.7\n"
                                                  "while time.monotonic() < ends: pass\nlast = 1\n")  # fmt: skip
     monkeypatch.syspath_prepend(tmp_path)

@@ -95,7 +95,7 @@ def test_what_the_check_prints_is_a_witness_file_as_it_is(tmp_path: Path) -> Non
 # -- what does not confirm ---------------------------------------------------------------------------------------------
 
 
-def test_a_step_that_succeeds_in_place_of_failing_breaks_nothing(witness: Witness) -> None:
+def test_a_step_that_succeeds_instead_of_failing_breaks_nothing(witness: Witness) -> None:
     assert [answer.to_data() for answer in witness.script] == [{"step": "screen", "visit": 1, "does": "fails"}]
     tampered = replace(witness, script=(replace(witness.script[0], does="returns", value=""),))
     seen = replay(tampered)
@@ -103,13 +103,13 @@ def test_a_step_that_succeeds_in_place_of_failing_breaks_nothing(witness: Witnes
     assert seen.why == "the witness has no answer for attempt 1 of `pay` at visit 1"
 
 
-def test_another_input_may_take_another_way() -> None:
+def test_another_input_may_take_another_path() -> None:
     witness = witness_of(checked(BAD / "SW202/one-branch.yaml"), "SW202")
     assert witness.inputs["business"] is False, "the path needs it, and it is the simplest"
     assert not replay(replace(witness, inputs={**witness.inputs, "business": True})).confirmed
 
 
-def test_an_input_that_the_machine_refuses_is_said(witness: Witness) -> None:
+def test_an_input_that_the_machine_refuses_is_reported(witness: Witness) -> None:
     with pytest.raises(WitnessNotReplayed, match="`payee`"):
         replay(replace(witness, inputs={"payee": "x", "amount": 0}))
 
@@ -159,7 +159,7 @@ def changed(witness: Witness, **fields: Any) -> str:
         ({"surplus": 1}, "a field `surplus` that no witness has"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(witness: Witness, fields: dict[str, Any], why: str) -> None:
+def test_the_error_of_a_file_is_reported(witness: Witness, fields: dict[str, Any], why: str) -> None:
     with pytest.raises(WitnessRefused) as caught:
         Witness.from_json(changed(witness, **fields))
     assert why in str(caught.value)
@@ -201,7 +201,7 @@ def infeasible() -> Program:
     return build(*steps, inputs={"x": {"type": "string"}}, guardrails=[REQUIRES])
 
 
-def test_a_path_that_is_not_real_is_said_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_without_a_run_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not {"SW401", "SW901"} & {finding.code for finding in check(infeasible()).findings}
     monkeypatch.setattr(TransitionChoices, "is_certain", TransitionChoices.is_possible)
     found = {finding.code: finding for finding in check(infeasible()).findings}

@@ -47,7 +47,7 @@ def test_what_becomes_of_a_step_is_in_the_script(guard: dict[str, Any], does: st
     assert [answer.to_data() for answer in witness.script] == [{"step": "check", "visit": 1, "does": does}]
 
 
-def test_a_fallback_of_a_write_that_is_in_doubt_is_no_way_past_a_guard() -> None:
+def test_a_fallback_of_a_write_in_doubt_does_not_avoid_a_guard() -> None:
     """The run is IN_DOUBT, and no guard is passed: LANGUAGE.md, "Failure" 4."""
     tools = TOOLS | {"once": {"effect": "write", "idempotent": False}}
     timed = {"timeout_seconds": 1, "on_timeout": "fallback", "fallback": 0}
@@ -128,7 +128,7 @@ def test_what_a_secret_does_to_a_message_keeps_no_witness_away() -> None:
     assert replay(witness).why == "`q` can't start: `$w` is [sensitive]"
 
 
-def test_an_argument_that_the_tool_does_not_take_is_told_before_what_it_reads() -> None:
+def test_an_argument_that_the_tool_does_not_take_is_reported_before_its_references() -> None:
     rule = {"name": "rule", "followed_by": {"first": {"step": "p"}, "then": {"tool": "pay"}}}
     tools = TOOLS | {"read": {"effect": "read", "args": {}}}
     report = check(build(tool("p", args={"x": ["$j.y"]}), inputs=None, tools=tools, guardrails=[rule]))
@@ -150,7 +150,7 @@ def test_a_call_with_arguments_that_its_tool_does_not_take_never_starts(
     assert replay(witness_of(check(build(*steps, tools=tools, guardrails=[rule])), "SW405")).confirmed
 
 
-def test_a_place_behind_another_one_of_the_same_rule_is_confirmed() -> None:
+def test_a_violation_after_another_one_of_the_same_rule_is_confirmed() -> None:
     steps = [tool("pay_a", "pay", args={"sum": 1}), tool("pay_b", "pay", args={"sum": 1})]
     report = check(build(*steps, guardrails=[{"name": "rule", "never": {"tool": "pay"}}]))
     assert [finding.step for finding in path_findings(report)] == ["pay_a", "pay_b"]
@@ -285,7 +285,7 @@ HARD = "a" * 40 + "!"
         ({"s": {"type": "string"}}, {"condition": "$s == 'a'", "set": f"'{HARD}'", "args": {"s": "$v"}}, False),
     ],
 )
-def test_a_pattern_on_which_python_does_not_come_back_is_asked(
+def test_a_pattern_on_which_python_does_not_return_is_asked(
     inputs: dict[str, Any], steps: dict[str, Any], *, starts: bool
 ) -> None:
     """Where no text fits the argument, the call fails, and what is behind it never starts."""
@@ -401,7 +401,7 @@ def test_a_machine_keeps_a_bounded_number_of_runs() -> None:
     assert runs_of(1, 1, records=MAX_RECORDS + 1) == 4
 
 
-def test_a_run_that_is_kept_has_its_own_visits() -> None:
+def test_a_stored_run_has_its_own_visits() -> None:
     each = {"id": "each", "type": "for_each", "items": [1, 2, 3], "as": "x", "steps": [tool("look")]}
     rule = {"name": "rule", "never": {"tool": "pay"}}
     program = build(each, PAY, language=2, guardrails=[rule])
@@ -421,7 +421,7 @@ def test_a_run_that_is_kept_has_its_own_visits() -> None:
     [({"type": "number"}, "SW405"), ({"type": "number", "minimum": 0, "maximum": 100}, "SW408"),
      ({"type": "integer"}, "SW405"), ({"type": "integer", "minimum": 0, "maximum": 100}, None)],
 )  # fmt: skip
-def test_what_would_make_a_sum_fail_is_said(amount: dict[str, Any], code: str | None) -> None:
+def test_the_reason_why_a_sum_would_fail_is_reported(amount: dict[str, Any], code: str | None) -> None:
     """A sum in items may have too many digits; with limits it never has. No run shows a fraction of so many digits."""
     steps = [tool("book", "book", on_error="skip"), {"id": "add", "type": "set", "set": {"total": "$total + $line"}}]
     each = {"id": "each", "type": "for_each", "items": "$lines", "as": "line", "carry": {"total": 0}, "steps": steps}

@@ -150,7 +150,7 @@ CASES = [
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("written", "place"), dict.fromkeys(CASES))
-def test_what_is_said_of_written_values_is_so(written: str, place: str) -> None:
+def test_verdicts_on_written_values_are_right(written: str, place: str) -> None:
     steps = PLACES[place](*LISTS[written])
     all_paid = paid(steps)
     report = ProgramValidator(program(steps, *LIMITS)).validate()

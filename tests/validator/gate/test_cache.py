@@ -126,7 +126,7 @@ def test_what_is_no_program_is_counted_and_not_looked_at_again(monkeypatch: pyte
     assert check().stdout == cold.stdout
 
 
-def test_policies_are_missed_in_vain_and_idle_rules_told_from_the_cache(checked: list[str]) -> None:
+def test_missing_policies_and_idle_rules_are_reported_from_the_cache(checked: list[str]) -> None:
     put("good.yaml", CLEAN)
     put("policy.yaml", "policy: p\nguardrails:\n  - {name: one, at_most_once: {tool: mail}}\n")
     cold = check("--policy", "policy.yaml", ".")
@@ -137,7 +137,7 @@ def test_policies_are_missed_in_vain_and_idle_rules_told_from_the_cache(checked:
 
 
 @pytest.mark.parametrize("text", [None, "policy: [", "policy: p\nguardrail: []\n"])
-def test_a_policy_that_is_none_is_told_with_a_warm_cache(text: str | None) -> None:
+def test_a_file_that_is_no_policy_is_reported_with_a_warm_cache(text: str | None) -> None:
     put("good.yaml", CLEAN)
     policy = put("policy.yaml", POLICY)
     check("--policy", "policy.yaml", "good.yaml")

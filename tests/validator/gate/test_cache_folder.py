@@ -37,7 +37,7 @@ def test_a_folder_that_is_none_is_done_without(how: str, checked: list[str], tmp
 
 
 @pytest.mark.parametrize("way", ["--no-cache", "STEPWARD_NO_CACHE"])
-def test_without_the_cache_nothing_is_read_and_nothing_kept(
+def test_without_the_cache_nothing_is_read_or_stored(
     way: str, checked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put("good.yaml", CLEAN)
@@ -94,7 +94,7 @@ def test_what_a_run_left_half_written_goes_in_time() -> None:
     assert [path.exists() for path in (old, new, foreign)] == [False, True, True]
 
 
-def test_a_large_result_is_not_kept(checked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_result_is_not_stored(checked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     put("bad.yaml", BAD)
     monkeypatch.setattr(cache_module, "MAX_ENTRY_BYTES", 300)
     for _ in range(2):

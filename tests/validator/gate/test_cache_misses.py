@@ -26,7 +26,7 @@ waivers: [{program: mails, rule: no-mail, reason: it is tried out, expiry: 2026-
 """
 
 
-def test_a_second_run_finds_what_the_first_kept(checked: list[str]) -> None:
+def test_a_second_run_finds_the_results_of_the_first(checked: list[str]) -> None:
     put("good.yaml", CLEAN)
     assert not is_hit(checked)
     assert is_hit(checked)
@@ -54,9 +54,7 @@ def test_another_content_name_or_folder_is_another_file(checked: list[str], monk
     assert not Path("bus", FOLDER).exists(), "the cache is beside the configuration"
 
 
-def test_another_place_of_the_whole_project_is_another_file(
-    checked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_moved_project_has_other_files(checked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     put("good.yaml", CLEAN)
     put("policy.yaml", f"policy: p\napplies_to: ['{tmp_path}/moved/*']\nguardrails: []\nallow: []\n")
     put("mails.yaml", MAILS)
@@ -66,7 +64,7 @@ def test_another_place_of_the_whole_project_is_another_file(
     assert "SW403" in check("mails.yaml", "--policy=policy.yaml").stdout, "the policy is for files of that path"
 
 
-def test_every_program_of_a_file_is_kept(checked: list[str]) -> None:
+def test_every_program_of_a_file_is_stored(checked: list[str]) -> None:
     put("two.yaml", CLEAN + "---\n" + BAD)
     put("three.py", f"A = {TWO_STEPS!r}\nB = {TWO_STEPS!r}\nC = {TWO_STEPS | {'name': 'c'}!r}\n")
     cold = check()

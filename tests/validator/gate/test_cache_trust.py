@@ -121,7 +121,7 @@ def test_the_folder_itself_is_not_searched() -> None:
         assert check().stdout.endswith("1 error in 1 of 1 program\n")
 
 
-def test_a_key_tells_lists_of_parts_apart() -> None:
+def test_lists_of_parts_have_different_keys() -> None:
     cache = Cache.open(Path(FOLDER), lambda: "version")
     assert cache is not None
     lists = [[], [b""], [b"", b""], [b"ab"], [b"a", b"b"], [b"", b"ab"], [b"1:a"], [b"a", b"1:"]]

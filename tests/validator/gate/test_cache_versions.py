@@ -111,7 +111,7 @@ def test_code_that_changes_while_it_runs_keeps_nothing(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_what_is_not_known_is_not_kept(checked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_result_is_not_stored(checked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
     shutil.copy(sorted((PROGRAMS / "bad/SW408").glob("*.yaml"))[0], "p.yaml")
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_not_kept(checked: list[str], monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("options", "seconds"), [((), 60), (("--time-limit=5",), 5)])
-def test_what_took_so_long_that_the_clock_may_have_stopped_it_is_not_kept(
+def test_a_result_near_the_deadline_is_not_stored(
     checked: list[str], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], seconds: int
 ) -> None:
     put("good.yaml", CLEAN)

@@ -137,7 +137,7 @@ def test_excludes_hold_for_what_is_named(tmp_path: Path) -> None:
     assert found(tmp_path, "old") == ["old/p.yaml", "old/deep/p.yaml"]
 
 
-def test_exclude_in_place_of_the_default_lets_hidden_folders_in(tmp_path: Path) -> None:
+def test_exclude_instead_of_the_default_lets_hidden_folders_in(tmp_path: Path) -> None:
     put(tmp_path, "stepward.toml", 'exclude = ["old/"]')
     for name in ("old/p.yaml", ".flows/p.yaml", ".git/p.yaml"):
         put(tmp_path, name)

@@ -131,7 +131,7 @@ def test_memory_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole.help.startswith("split the program")
 
 
-def test_what_is_stopped_before_there_is_a_program_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_stops_before_there_is_a_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "from_document", classmethod(never_looks_at))
     document = read_text("p.yaml", "steps: [{id: a, type: end}]\n", is_json=False)[0]
     report = validate_document(document, time_limit=0.3)

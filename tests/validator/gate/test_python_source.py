@@ -70,7 +70,7 @@ def test_a_literal_call_is_a_program(call: str) -> None:
         "# " + LITERAL,
     ],
 )
-def test_what_only_looks_alike_is_none(text: str) -> None:
+def test_a_dict_that_only_resembles_a_program_is_none(text: str) -> None:
     assert read_python("p.py", text) == ([], ())
 
 
@@ -230,7 +230,9 @@ def test_a_named_file_whose_program_is_built_from_a_variable_says_how_to_check_i
 # -- what is said ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_checked_is_said_with_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_program_is_reported_with_its_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("p.py").write_text("p = Program(name='x', steps=steps)\n" + BUILT)
     result = CliRunner().invoke(main, ["check", "--isolated", "--exit-zero", "."], catch_exceptions=False)
@@ -318,7 +320,7 @@ def test_places_are_the_characters_that_write_them(place: Place, expected: str) 
     assert marked(SOURCE, place) == expected
 
 
-def test_the_second_program_of_a_line_is_found_in_its_own_place() -> None:
+def test_the_second_program_of_a_line_has_its_own_location() -> None:
     other = LITERAL.replace('"p"', '"q"')
     assert marked(f"x = {LITERAL}; y = {other}", Place(("name",)), number=1) == '"q"'
 

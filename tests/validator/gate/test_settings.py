@@ -111,7 +111,7 @@ def test_a_pyproject_of_other_tools_is_no_configuration_even_when_it_is_broken(t
         ("select = [", "not readable as TOML", "--isolated"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_key_and_the_mend(tmp_path: Path, text: str, says: str, offers: str) -> None:
+def test_an_error_is_reported_with_the_key_and_the_help(tmp_path: Path, text: str, says: str, offers: str) -> None:
     error = refusal(tmp_path, text)
     assert says in error.message
     assert offers in error.help

@@ -135,7 +135,7 @@ def test_of_two_codes_only_the_idle_one_is_reported() -> None:
     ]
 
 
-def test_what_comes_from_a_policy_is_not_silenced_and_the_attempt_is_told() -> None:
+def test_a_finding_of_a_policy_is_not_silenced_and_the_attempt_is_reported() -> None:
     fixed = finding("SW401", 1, policy=PolicyTag("money", "no-refund"))
     result = silenced("a: 1  # stepward: ignore[SW401] please", fixed)
     assert result.remaining == [fixed]

@@ -106,7 +106,7 @@ def before_fork(first: list[Any], second: list[Any], ends: str | None) -> Proper
         ("defined($a.output) and $a.output == 1", Verdict.PROVED),
     ],
 )
-def test_what_a_sibling_came_to_is_undefined_in_a_branch(when: str, verdict: Verdict) -> None:
+def test_the_outcome_of_a_sibling_is_undefined_in_a_branch(when: str, verdict: Verdict) -> None:
     told = [{"id": "told", "type": "end", "output": 1}]
     found = judged({"name": "r", "never": {"tool": "pay"}, "when": when}, told, [call("paid", "pay")])
     assert (found.verdict, found.rechecked) == (verdict, verdict is Verdict.PROVED)
@@ -121,7 +121,7 @@ def test_what_a_sibling_came_to_is_undefined_in_a_branch(when: str, verdict: Ver
     ],
 )
 @pytest.mark.parametrize("is_behind", [False, True])
-def test_a_condition_may_read_what_a_branch_came_to_where_that_is_known(
+def test_a_condition_may_read_the_outcome_of_a_branch_where_that_is_known(
     when: str, verdict: Verdict, *, is_behind: bool
 ) -> None:
     """In a branch that depends on it, and behind the join."""
@@ -321,7 +321,7 @@ def test_a_branch_that_always_fails_keeps_a_run_from_what_follows() -> None:
     assert not refuted(reading, watcher(Claim("requires", "r", None, None, 1), reading))
 
 
-def test_what_follows_is_not_asked_of_items_that_no_path_leads_to() -> None:
+def test_followed_by_does_not_concern_items_that_no_path_reaches() -> None:
     """What follows before any end is checked beside no other item; here none runs."""
     each = {"id": "each", "type": "for_each", "items": [1, 2], "as": "x", "max_items": 2, "max_concurrency": 2}
     data = {

@@ -86,7 +86,7 @@ def test_a_template_says_what_is_certain() -> None:
     assert meet(block, of_value("for b!"))
 
 
-def test_more_lists_than_are_told_apart_are_one_block() -> None:
+def test_more_lists_than_are_distinguished_are_one_block() -> None:
     environment = {("x",): tuple(of_value(number) for number in range(20))}
     (block,) = values(parse("[$x, $x]", 2), environment)
     assert meet(block, of_value((3, 4)))

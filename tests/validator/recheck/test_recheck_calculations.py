@@ -255,7 +255,7 @@ JOINED = {
 
 @pytest.mark.parametrize("place", ["j", "b.f"])
 @pytest.mark.parametrize("joined", JOINED)
-def test_texts_that_are_joined_of_few_texts_are_told_apart(joined: str, place: str) -> None:
+def test_texts_that_are_joined_of_few_texts_are_distinguished(joined: str, place: str) -> None:
     word, literal = JOINED[joined]
 
     def found(first: list[str]) -> Property:

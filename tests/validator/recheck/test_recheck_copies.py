@@ -219,7 +219,7 @@ ALL = list(product(GIVEN, GIVEN, FIELDS, ASKED, (True, False)))
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FIELDS)
-def test_what_lacks_a_field_is_known_by_all_its_copies(form: str) -> None:
+def test_a_missing_field_is_known_of_all_copies(form: str) -> None:
     for first, second, where, question, is_always in ALL if MANY else FEW:
         if where == form:
             data = two_sources(first, second, form, question, is_always=is_always)
@@ -318,7 +318,7 @@ def asked_of_copies(when: str) -> Found:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("left", ALIKE)
-def test_what_is_computed_alike_of_copies_is_equal(left: str) -> None:
+def test_equivalent_expressions_of_copies_are_equal(left: str) -> None:
     right = ALIKE[left]
     for when in (f"{left} != {right}", f"not ({right} == {left})"):
         found = asked_of_copies(when)

@@ -119,7 +119,7 @@ def judged(kind: str, rule: str, visits: int) -> Property:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_place_out_of_visits_needs_no_part_of_the_proof(kind: str, rule: str) -> None:
+def test_a_step_without_visits_left_needs_no_part_of_the_proof(kind: str, rule: str) -> None:
     found = judged(kind, rule, 1)
     assert (found.verdict, found.rechecked) == (Verdict.PROVED, True), found.evidence.reason
     assert found.evidence.layer == KINDS[kind][2]

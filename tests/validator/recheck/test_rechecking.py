@@ -133,7 +133,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) ->
     monkeypatch.setattr(Checker, "verdict", verdict)
 
 
-def test_a_refused_proof_is_unknown_and_said_to_be_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_proof_is_unknown_and_reported_as_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch)
     report = check(PAID)
     assert codes(report) == ["SW902"] * 3

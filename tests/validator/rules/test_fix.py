@@ -389,7 +389,7 @@ class TestCommand:
         assert told.stderr == "warning: `x.yaml` is not fixed: it has changed meanwhile\nnothing fixed\n"
         assert (told.exit_code, Path("x.yaml").read_text()) == (1, TYPO + "# mine\n")
 
-    def test_a_file_that_may_not_be_written_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_that_may_not_be_written_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         Path("x.yaml").write_text(TYPO)
         monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everything
         assert "`x.yaml` is not fixed: permission denied" in check("--fix").stderr

@@ -219,7 +219,7 @@ NO, PAID, DONE = {"step": "no"}, {"tool": "pay"}, {"step": "done"}
         ({"followed_by": {"first": PAID, "then": DONE}}, "SW405", "step `done` never started"),
     ],
 )
-def test_an_end_step_has_an_effect_in_these_places_of_a_rule_alone(rule: Step, code: str, said: str) -> None:
+def test_an_end_step_has_an_effect_only_in_these_selectors_of_a_rule(rule: Step, code: str, said: str) -> None:
     findings = of_rule(rule, end("done"))
     assert {finding.code for finding in findings} == {code}
     assert all(said in finding.message for finding in findings)

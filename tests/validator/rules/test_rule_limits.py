@@ -195,7 +195,7 @@ def test_what_is_owed_is_not_proved_where_a_budget_may_keep_it_from_starting(
 
 
 @pytest.mark.parametrize(("first", "gets_there"), [("$n > 1", True), ("$n > 9", False), ("1 == 2", False)])
-def test_a_constant_without_its_branch_is_said_where_runs_come(first: str, gets_there: bool) -> None:
+def test_a_constant_without_its_branch_is_reported_where_runs_reach_it(first: str, gets_there: bool) -> None:
     steps = [
         {"id": "a", "type": "condition", "condition": first, "then": "c", "otherwise": "e"},
         {"id": "c", "type": "condition", "condition": "2 > 1", "otherwise": "e"},
@@ -221,7 +221,7 @@ def test_a_constant_without_its_branch_is_said_where_runs_come(first: str, gets_
         ({"type": "for_each", "items": [1], "as": "i", "carry": {"y": {"h": "$y.g"}}, "do": PAY}, True),
     ],
 )
-def test_a_field_that_was_read_is_gone_with_the_value_that_had_it(step: dict[str, Any], is_lost: bool) -> None:
+def test_a_field_that_was_read_is_undefined_with_its_value(step: dict[str, Any], is_lost: bool) -> None:
     load = {"effect": "read", "returns": {"type": "object"}}
     data = {
         "language": 2,

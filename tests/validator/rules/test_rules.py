@@ -124,7 +124,7 @@ def test_an_input_is_undefined_where_a_call_of_its_name_was_skipped(on_error: st
         ({"timeout_seconds": 1, "on_timeout": "fallback", "fallback": 3}, "SW203"),
     ],
 )
-def test_contradicting_fields_are_said(fields: dict[str, Any], code: str) -> None:
+def test_contradicting_fields_are_reported(fields: dict[str, Any], code: str) -> None:
     report = check([look("a", **fields), {"id": "e", "type": "end", "outcome": "failure"}])
     assert code in codes(report)
 
@@ -146,7 +146,7 @@ def told(report: Report, code: str) -> list[tuple[str | None, str]]:
     return [(one.step, one.message.partition(":")[0]) for one in report.findings if one.code == code]
 
 
-def test_what_no_run_gets_to_is_said_at_the_first_step_of_each_region() -> None:
+def test_infeasible_steps_are_reported_at_the_first_step_of_each_region() -> None:
     tail = [look(f"t{number}", next_step=f"t{number + 1}") for number in range(19)]
     steps = [
         {"id": "c", "type": "condition", "cases": [{"when": "2 > 1", "then": "d"}], "otherwise": "t0"},
@@ -182,7 +182,7 @@ def test_a_constant_condition_names_what_no_run_gets_to_for_it_and_nothing_else_
     assert [finding.code for finding in check(steps).findings] == ["SW303", "SW103"], "one of two causes is no other's"
 
 
-def test_what_no_path_leads_to_is_said_at_the_first_step_of_each_region() -> None:
+def test_unreachable_steps_are_reported_at_the_first_step_of_each_region() -> None:
     end = {"id": "end", "type": "end"}
     steps = [end, look("b", next_step="c"), look("a", next_step="b"), look("c", next_step="b"), look("d")]
     assert told(check(steps, max_steps=9), "SW102") == [
@@ -238,7 +238,7 @@ def test_a_type_that_some_value_is_of_is_not(spec: dict[str, Any]) -> None:
     assert codes(check([{"id": "e", "type": "end"}], inputs={"i": spec})) == []
 
 
-def test_an_allowed_output_that_no_reply_can_be_is_said() -> None:
+def test_an_allowed_output_that_no_reply_can_be_is_reported() -> None:
     llm = {"type": "llm", "prompt": "?"}
     part = {"id": "b", **llm, "allowed_outputs": ["\u00a0c", "d e"]}
     steps = [
@@ -308,7 +308,7 @@ def test_a_rule_may_ask_for_arguments_of_any_step(part: dict[str, Any]) -> None:
         assert said(when) in ({"SW403"}, {"SW408"}), "a gate fails closed"
 
 
-def test_what_is_waived_is_told_apart_with_its_reason() -> None:
+def test_waived_findings_are_listed_with_their_reasons() -> None:
     waiver = {"program": "p", "rule": "look-first", "reason": "moving house"}
     waivers = [{**waiver, "expiry": "2026-11-20"}, {**waiver, "expiry": "2026-12-01"}]
     (told,) = check(UNCHECKED, {**POLICY, "waivers": waivers}).waived

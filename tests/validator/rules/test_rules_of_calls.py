@@ -29,7 +29,7 @@ def test_a_called_program_reads_its_own_inputs_only(inputs: dict[str, Any]) -> N
     assert "SW210" not in [one[0] for one in found]
 
 
-def test_what_a_call_leaves_out_is_said_once() -> None:
+def test_an_argument_that_a_call_leaves_out_is_reported_once() -> None:
     assert [one[0] for one in codes("$given", {})] == ["SW207"]
 
 

@@ -109,7 +109,7 @@ def test_it_is_followed_through_tools_sets_and_parallel_steps() -> None:
     assert not any(map(told, ("$c.output", "$p.output.c", "$e.output", "$z")))
 
 
-def test_what_is_certain_is_said_before_what_may_be() -> None:
+def test_a_certain_value_is_reported_before_a_possible_one() -> None:
     data = lookup({"type": "string", "sensitive": True})
     assert found(data) == ["`$a.output` is sensitive and reaches the prompt of `tell`"]
 

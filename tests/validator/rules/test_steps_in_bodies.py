@@ -133,7 +133,7 @@ WAYS_OUT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("kind", "field"), list(product(BODIES, WAYS_OUT)))
-def test_a_way_out_of_a_body_that_names_no_step_is_reported_once(kind: str, field: str) -> None:
+def test_an_exit_of_a_body_that_names_no_step_is_reported_once(kind: str, field: str) -> None:
     """The stages behind a body lead where the fields of the step around it say. Pictures show it, too."""
     body: Steps = [{"id": "seen", "type": "end"}]
     steps = [*BODIES[kind](body, **WAYS_OUT[field]), {"id": "no", "type": "end"}]

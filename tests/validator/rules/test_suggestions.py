@@ -91,7 +91,7 @@ def test_an_arm_of_a_step_that_can_not_fail_is_one_all_the_same() -> None:
     ]
 
 
-def test_a_step_below_one_that_says_that_it_ends_is_told_otherwise() -> None:
+def test_a_step_below_a_terminal_one_gets_another_help() -> None:
     data = program({"id": "a", **CALL, "is_terminal": True}, {"id": "b", **CALL})
     (finding,) = check(data)
     assert finding.help == "name it in a branch, a `next_step` or an `error_step`, or remove it"
@@ -157,7 +157,7 @@ def test_a_guardrail_of_an_infeasible_step_is_silent_beside_sw103() -> None:
 
 
 @pytest.mark.parametrize("selector", [{"step": "nowhere"}, {"tool": "nothing"}])
-def test_nobody_is_told_to_remove_a_guardrail(selector: dict[str, str]) -> None:
+def test_no_help_removes_a_guardrail(selector: dict[str, str]) -> None:
     rule = {"name": "r", "at_most_once": selector}
     (finding,) = check(program({"id": "a", **CALL}, guardrails=[rule]))
     assert finding.code == "SW407"
@@ -386,7 +386,7 @@ def test_a_condition_that_yaml_stops_at_is_to_be_put_in_quotes(condition: str, i
     assert Program.from_yaml(text.replace(condition, quoted)).steps[0].condition == condition  # type: ignore[union-attr]
 
 
-def test_an_allow_list_offers_the_tool_that_is_spelt_alike() -> None:
+def test_an_allow_list_offers_the_tool_with_a_similar_name() -> None:
     policy = Policy.from_dict({"policy": "house", "allow": ["load_order", "pay"]})
     step = {"id": "a", "type": "tool", "tool": "load_ordr"}
 
