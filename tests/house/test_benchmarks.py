@@ -322,6 +322,7 @@ def test_the_tables_of_the_machine_print(monkeypatch: pytest.MonkeyPatch, capsys
         assert re.search(rf"^{peer}.*(\d\.\d\d|not installed)", printed, re.MULTILINE), printed
 
 
+@pytest.mark.usefixtures("_short_turns")
 def test_the_tables_of_bodies_print(capsys: pytest.CaptureFixture[str]) -> None:
     bodies.main(["--rounds", "1", "--bodies", "2", "4", "--ruled", "2", "4"])
     printed = capsys.readouterr().out

@@ -23,8 +23,12 @@ def bodied_program(seed: int) -> dict[str, Any]:
     """Return the program of a seed."""
     for number in range(MOST_TRIES):
         chance = Random(f"{seed}/{number}/bodies")
-        around, body = (small_program(chance.randrange(1 << 30)) for _ in range(2))
-        if len(around["steps"]) > MOST_STEPS or len(body["steps"]) > MOST_STEPS:
+        seeds = [chance.randrange(1 << 30) for _ in range(2)]
+        around = small_program(seeds[0])
+        if len(around["steps"]) > MOST_STEPS:
+            continue
+        body = small_program(seeds[1])
+        if len(body["steps"]) > MOST_STEPS:
             continue
         if "max_steps" in body or "max_steps" in around:
             around = {**around, "max_steps": around.get("max_steps", 8) + chance.randint(2, 10)}

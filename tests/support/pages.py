@@ -150,8 +150,9 @@ class Reader:
                 runpy.run_path(words[1], run_name="__main__")
             return 0, printed.getvalue()
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        is_plain = words[0] == "python" and not _SHELL.search(_QUOTED.sub("", command))
         ran = subprocess.run(
-            command, shell=True, text=True, env={**os.environ, "PATH": path}, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, *words[1:]] if is_plain else command, shell=not is_plain, text=True,
+            env={**os.environ, "PATH": path}, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         return ran.returncode, ran.stdout

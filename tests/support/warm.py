@@ -49,7 +49,7 @@ SERVING: Final = (
     "mcp.server.streamable_http_manager", "starlette.applications", "uvicorn", "stepward.validator.gateway.server",
     "stepward.vm.remote.servers",
 )  # fmt: skip
-TESTING: Final = ("pytest", "xdist.plugin", "_hypothesis_pytestplugin", "pytest_cov.plugin", "stepward.testing.plugin")
+TESTING: Final = ("pytest",)
 AT_FIRST: Final = dict(os.environ)
 NAMES: Final = re.compile(r"^(?:from|import) (mcp|uvicorn|starlette)\b", re.M)
 

@@ -22,6 +22,7 @@ import warnings
 from typing import Any
 
 MOST_BYTES = 1 << 18
+PLUGINS = frozenset({"anyio", "hypothesis", "xdist", "pytest_cov"})
 JOB: dict[str, Any] = {}
 """What the new process is to do."""
 
@@ -94,9 +95,16 @@ def next_job() -> None:
             os.close(stream)
 
 
+def forget(packages: frozenset[str]) -> None:
+    """Let packages be imported again: pytest warns of plugins that it can't rewrite as they are imported."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+        del sys.modules[name]
+
+
 def run() -> None:
     """Run what the interpreter would."""
     if JOB["how"] == "-m":
+        forget(PLUGINS if sys.argv[0] == "pytest" else frozenset())
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     elif JOB["how"] == "-c":
         text, sys.argv[0] = sys.argv[0], "-c"

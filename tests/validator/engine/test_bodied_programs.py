@@ -190,6 +190,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("items", LISTS)
 @pytest.mark.parametrize("fails", [True, False])

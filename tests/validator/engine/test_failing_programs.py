@@ -111,6 +111,7 @@ BODIES: dict[str, list[Data]] = {
 LISTS: dict[str, Any] = {"an input": "$l", "written": [True, False]}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("items", LISTS)
 @pytest.mark.parametrize("on_item_error", ["fail", "skip"])
 @pytest.mark.parametrize("at_once", [1, 2])

@@ -180,6 +180,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("form", TESTED)
 def test_what_runs_only_behind_a_true_value_is_guarded_by_it(form: str, value: str) -> None:
