@@ -88,11 +88,11 @@ def test_what_the_machine_remembers_is_among_what_the_checker_holds_possible() -
 
 
 def forgets_successes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(possible, "some_succeed", lambda *_: (False,))
+    patch.setattr(possible, "succeeds", lambda _: False)
 
 
 def forgets_starts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(possible, "some_start", lambda *_: (False,))
+    patch.setattr(possible, "starts", lambda *_: (False,))
 
 
 def never_goes_stale(patch: pytest.MonkeyPatch) -> None:
