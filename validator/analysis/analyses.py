@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepward.validator.analysis.assignment import Assignment
     from stepward.validator.analysis.bounds import Bounds
     from stepward.validator.analysis.not_null import NotNull
-    from stepward.validator.analysis.passing import Passing
+    from stepward.validator.analysis.passed_values import Passing
     from stepward.validator.analysis.public_values import PublicValues
     from stepward.validator.analysis.readings import Reading
     from stepward.validator.analysis.transition_choices import TransitionChoices
@@ -47,7 +47,7 @@ class Analyses:
     @cached_property
     def passing(self) -> Passing:
         """How values pass through bodies: into items, and out of them."""
-        from stepward.validator.analysis.passing import Passing
+        from stepward.validator.analysis.passed_values import Passing
 
         return Passing(self.assignment)
 

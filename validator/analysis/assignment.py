@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.bodies import own_names
-from stepward.validator.analysis.changed import changed_paths, lost_by_set, outside
+from stepward.validator.analysis.changed_fields import changed_paths, lost_by_set, outside
 from stepward.validator.analysis.readings import Names, PossiblyUndefined, Reading
 from stepward.vm.expressions.facts import Facts, certain_reads, facts, reads
 from stepward.vm.expressions.fields import index_of

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.heaviest import HeaviestRun, Loop, Part, Weights
+from stepward.validator.analysis.heaviest_run import HeaviestRun, Loop, Part, Weights
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.facts import ProgramFacts
@@ -114,7 +114,7 @@ class Bounds:
         """The first of the paths to a declared ending that take the fewest steps: exact over drawn edges."""
         # A report from the cache needs neither.
         from stepward.validator.analysis.lengths import least_items
-        from stepward.validator.analysis.shortest import ShortestPaths
+        from stepward.validator.analysis.shortest_paths import ShortestPaths
 
         facts = self.facts
         paths = ShortestPaths(facts.graph, facts.cost, lambda step: least_items(step, facts.meaning, facts.given_types))

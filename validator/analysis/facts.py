@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepward.validator.analysis.bodies import Bodies
 from stepward.validator.analysis.body_outputs import BodyOutputs
 from stepward.validator.analysis.constants import constant_value
-from stepward.validator.analysis.failing import FailureNames
+from stepward.validator.analysis.failure_names import FailureNames
 from stepward.validator.analysis.given_types import GivenTypes
 from stepward.validator.analysis.graph import StepGraph
 from stepward.validator.analysis.large_values import LargeValues

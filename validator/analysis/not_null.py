@@ -18,7 +18,7 @@ from stepward.validator.analysis.assignment import (
     output_names,
 )
 from stepward.validator.analysis.bodies import own_names
-from stepward.validator.analysis.changed import changed_paths, lost_by_set
+from stepward.validator.analysis.changed_fields import changed_paths, lost_by_set
 from stepward.validator.analysis.readings import Names
 from stepward.vm.expressions.inside import leaf
 from stepward.vm.expressions.syntax import Constant, Reference

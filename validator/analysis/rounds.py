@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 
 FREE: Final = 3
 """The visits with which a step hinders no round: one on the way into its loop, one in the loop, one on the way out."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.monitors import RuleMonitor
 from stepward.validator.analysis.product import NOT_KNOWN, CallOutcomes, Monitor, State
-from stepward.validator.analysis.racing import exposed, rivals
+from stepward.validator.analysis.sibling_races import exposed, rivals
 from stepward.vm.language.automata import IDLE, OWED_AGAIN, OWED_HERE, PAID, bound
 from stepward.vm.language.guardrails import AnyGuard, AnyRule, AnySelector, FollowedBy, Requires
 from stepward.vm.language.layout import Fork, Layout

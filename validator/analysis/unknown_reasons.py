@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from stepward.validator.analysis.arguments import UNDEFINED
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.outcomes import RUN
-from stepward.validator.analysis.racing import exposed, is_decided, is_ordered, only_pays, rivals
+from stepward.validator.analysis.sibling_races import exposed, is_decided, is_ordered, only_pays, rivals
 from stepward.validator.analysis.siblings import hits_in
 from stepward.validator.reasons import UnknownReason
 from stepward.vm.errors import ExpressionError

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 from stepward.validator.engine.search.explicit import LAYER as EXPLICIT
 from stepward.validator.engine.search.explicit import Search
 from stepward.validator.engine.search.finite import LAYER as FINITE

@@ -30,7 +30,7 @@ from stepward.validator.analysis.outcomes import (
     words,
 )
 from stepward.validator.analysis.product import Bad, Exploration, Monitor, clear_at_home
-from stepward.validator.analysis.refused import with_refusal
+from stepward.validator.analysis.refused_prompts import with_refusal
 from stepward.validator.analysis.repeats import repeat_words
 from stepward.validator.analysis.siblings import hits_in, monitor_of
 from stepward.validator.analysis.undefined_when import roots_read, with_undefined

@@ -339,7 +339,7 @@ class _Search:
     def _confirmed(self, path: Path) -> PathAnswer | None:
         """Return the violation at the end of a path, if the machine confirms it."""
 
-        from stepward.validator.engine.witnesses.failing import with_other_items
+        from stepward.validator.engine.witnesses.failing_items import with_other_items
         from stepward.validator.engine.witnesses.paths import Traced
 
         witnesses = self.engine.witnesses()

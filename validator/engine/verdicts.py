@@ -188,7 +188,7 @@ class ConditionVerdicts:
 
         `code` is that of the violation, and `outcome_words` returns the outcome of the condition in a state, in words.
         """
-        from stepward.validator.engine.witnesses.reached import is_admitted
+        from stepward.validator.engine.witnesses.admitted_values import is_admitted
         from stepward.validator.engine.witnesses.witness import Claim
 
         claim, arrives = Claim(code, self.facts.flow.steps[number].id), ArrivalMonitor(number)

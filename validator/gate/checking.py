@@ -31,7 +31,7 @@ from stepward.validator.gate.idle_policies import Judged, idle_waivers, unknown_
 from stepward.validator.gate.policies import Policies
 from stepward.validator.gate.settings import Configurations, FileIgnore, Settings
 from stepward.validator.gate.suppressions import IDLE, UNUSED, Silenced, read_comments, silence
-from stepward.validator.gate.whole import (
+from stepward.validator.gate.whole_run import (
     FileFinding,
     NamedProgram,
     Use,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from stepward.validator.findings import Report
 from stepward.validator.gate.policies import PolicyFile, WaiverOutline
-from stepward.validator.gate.whole import FileFinding
+from stepward.validator.gate.whole_run import FileFinding
 from stepward.vm.reading.source import Place
 
 _BY_MACHINE: Final = "four_eyes"

@@ -7,13 +7,13 @@ from typing import Any, Final, assert_never
 
 from stepward.validator.recheck.blocks import UNDEFINED, Block, allows, meet
 from stepward.validator.recheck.definite import read_by
-from stepward.validator.recheck.filled import is_filled_of
+from stepward.validator.recheck.filled_texts import is_filled_of
 from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.public_values import may_hold_sensitive
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.types import allows as allows_kind
 from stepward.validator.recheck.types import covers, fits, has_default
-from stepward.validator.recheck.whole import has_whole_numbers
+from stepward.validator.recheck.whole_numbers import has_whole_numbers
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Template
 from stepward.vm.expressions.template import embedded

@@ -24,12 +24,12 @@ from stepward.validator.recheck.failures import (
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.joined import written_items
-from stepward.validator.recheck.large import assigns_too_large, ends_too_large
 from stepward.validator.recheck.names import Names, Source
 from stepward.validator.recheck.origins import Origins
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.saved_values import BEFORE_ALL, BEFORE_ITEM
 from stepward.validator.recheck.types import fits
+from stepward.validator.recheck.value_sizes import assigns_too_large, ends_too_large
 from stepward.vm.expressions.building import built
 from stepward.vm.expressions.syntax import Constant, Expression, Reference
 from stepward.vm.expressions.template import embedded, lone_reference

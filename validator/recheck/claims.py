@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from stepward.validator.recheck.body_view import BodyView
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import Refused, Unreadable
 from stepward.validator.recheck.rules import (
@@ -18,7 +19,6 @@ from stepward.validator.recheck.rules import (
 )
 from stepward.validator.recheck.selectors import matches
 from stepward.validator.recheck.siblings import beside_branches, require_one_round
-from stepward.validator.recheck.within import Within
 from stepward.vm.language.guardrails import AnyRule, AtMostOnce, Exclusive, FollowedBy, Never, Requires
 from stepward.vm.language.steps import ConditionStep, ToolCall
 
@@ -54,7 +54,7 @@ def watcher(claim: Property, reading: Reading) -> Watcher:
         kind, watch = _KINDS[type(rule)]
         if rule.name == claim.rule and kind == claim.property:
             if reading.in_branches:
-                view: Any = reading if owner is None else Within(reading, owner)
+                view: Any = reading if owner is None else BodyView(reading, owner)
                 watch = beside_branches(rule, view, watch)
             return watch(rule, reading) if owner is None else _within(watch, rule, reading, owner)
     of = f" of policy `{claim.policy}`" if claim.policy else ""
@@ -65,7 +65,7 @@ def _within(watch: Callable[[Any, Any], Watcher], rule: AnyRule, reading: Readin
     """Return the watcher of a rule of a body: it sees the steps of the body, and begins anew at each item."""
     if isinstance(rule, FollowedBy) and rule.ends == "any":
         raise Refused("what follows before any end of one item is not checked")
-    watcher = watch(rule, Within(reading, owner))
+    watcher = watch(rule, BodyView(reading, owner))
     body = reading.layout.bodies[owner]
     watcher.renewing = frozenset(stage for stage in (body.next, body.failed) if stage is not None)
     if watcher.ends_matter:  # an item ends, and the run only behind it

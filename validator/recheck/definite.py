@@ -29,8 +29,8 @@ from stepward.validator.recheck.evaluation import (
 )
 from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.joined import always_ends_with_output
+from stepward.validator.recheck.name_sets import NameSets
 from stepward.validator.recheck.names import Names
-from stepward.validator.recheck.numbered import Numbered
 from stepward.validator.recheck.origins import Origin, Origins, below, prefixes
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.tracked import Tracked, plain
@@ -146,7 +146,7 @@ class Definite:
         self.transitions = reading.control.transitions
         self._assigned = [overwritten(reading, number) for number in range(len(reading.steps))]
         self._tracked = Tracked(reading, origins, self._assigned, partial(touched, reading))
-        self._numbered = Numbered(self._tracked.count)
+        self._name_sets = NameSets(self._tracked.count)
         self._outcomes: dict[int, tuple[Expression, _Environment, set[int]]] = {}
         """The outcomes of each condition that were found last, and for what."""
 
@@ -182,17 +182,17 @@ class Definite:
         return (UNDEFINED, *origin.blocks)
 
     def _is_sure(self, names: Names, sure: int) -> bool:
-        if self._numbered.has(sure, names):
+        if self._name_sets.has(sure, names):
             return True
         root = self.origins.root(names)
-        is_there = self._numbered.has(sure, root) or self.origins.is_always_there(root)
+        is_there = self._name_sets.has(sure, root) or self.origins.is_always_there(root)
         return is_there and not self._origin(names, sure).may_be_absent
 
     @cached_property
     def _at(self) -> dict[int, int]:
         """The sets by step. Steps are visited in reverse postorder, so that most are visited once."""
         order = _order(self.reading.control.following)
-        inputs = self._numbered.set_of((name,) for name in self.reading.program.inputs or ())
+        inputs = self._name_sets.set_of((name,) for name in self.reading.program.inputs or ())
         facts = {0: inputs | self._tracked.at_entry}
         pending, waits = [(order[0], 0)], {0}
         while pending:
@@ -222,7 +222,7 @@ class Definite:
             survived = takes(transition)
             if survived is None:
                 return None
-            known |= self._numbered.set_of(survived)
+            known |= self._name_sets.set_of(survived)
         known = self._tracked.after(number, transition, known)
         known = self._tracked.forgotten(self._earlier(number, transition), known)
         undefined, defined = self._assigned[number], _given(step, transition)
@@ -239,7 +239,7 @@ class Definite:
             undefined |= self._may_be_cleared(number)
         elif isinstance(step, SetStep):
             defined = chain(defined, paths_of_set(self.reading, number))
-        return known & ~self._numbered.below(undefined) | self._numbered.set_of(defined)
+        return known & ~self._name_sets.below(undefined) | self._name_sets.set_of(defined)
 
     def _joined(self, number: int, step: ParallelStep, transition: Transition) -> Iterator[Names]:
         """Yield the names that certainly have a value behind branches."""

@@ -25,7 +25,7 @@ from stepward.validator.recheck.evaluation import result_blocks
 from stepward.validator.recheck.inference import Boundary
 from stepward.validator.recheck.items import may_have, surely_has
 from stepward.validator.recheck.joined import end_trees, parts_of, written_items
-from stepward.validator.recheck.listed import Location, behind_item, list_of
+from stepward.validator.recheck.list_items import Location, behind_item, list_of
 from stepward.validator.recheck.names import ABSENT, ITEMS, Names, Source, inside
 from stepward.validator.recheck.parsed import Parsed
 from stepward.validator.recheck.sums import AssignedKinds

@@ -15,6 +15,7 @@ from stepward.validator.recheck.blocks import TEXT, UNDEFINED, Block, allows, of
 from stepward.validator.recheck.branches import unseen
 from stepward.validator.recheck.budgets import Budget
 from stepward.validator.recheck.definite import read_by
+from stepward.validator.recheck.earlier_runs import levels_of, read_before
 from stepward.validator.recheck.evaluation import Environment, references, truths, two_may_hold
 from stepward.validator.recheck.exits import Exit
 from stepward.validator.recheck.failures import most_attempts
@@ -24,7 +25,6 @@ from stepward.validator.recheck.names import ABSENT, Names, inside
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.owners import resolved
 from stepward.validator.recheck.parts import Match, by_step
-from stepward.validator.recheck.past import levels_of, read_before
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.selectors import branch_of, guards, matches
 from stepward.validator.recheck.steps import Part, Steps

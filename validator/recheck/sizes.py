@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from stepward.validator.recheck.failures import errors_of_items
-from stepward.validator.recheck.listed import list_of
+from stepward.validator.recheck.list_items import list_of
 from stepward.validator.recheck.names import ITEMS, Names, Source
 from stepward.validator.recheck.parsed import Parsed
 from stepward.vm.expressions.template import lone_reference

@@ -36,15 +36,15 @@ from stepward.validator.recheck.flow import Transition
 from stepward.validator.recheck.followed import UNCHANGED, Changes, DescribeField, Followed, State, Test
 from stepward.validator.recheck.items import item_of, may_have, split_by_length, surely_has
 from stepward.validator.recheck.joining import MAX_EXITS, joined_exits
-from stepward.validator.recheck.large import sets_too_large
 from stepward.validator.recheck.names import Names, Source
-from stepward.validator.recheck.once import reads_once
 from stepward.validator.recheck.orders import earlier, is_ordered
 from stepward.validator.recheck.origins import Origins, field_type
 from stepward.validator.recheck.plain_exits import ended, waited
 from stepward.validator.recheck.questions import Questions
 from stepward.validator.recheck.reading import Reading
 from stepward.validator.recheck.refusals import TooLarge, Unreadable
+from stepward.validator.recheck.single_reference import reads_once
+from stepward.validator.recheck.value_sizes import sets_too_large
 from stepward.vm.expressions.building import is_computed
 from stepward.vm.expressions.syntax import (
     Arithmetic,

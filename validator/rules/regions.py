@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stepward.validator.analysis.graph import StepGraph
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.guardrails import Requires, guards, protected
 from stepward.vm.language.steps import ComputeStep, ConditionStep, Stage

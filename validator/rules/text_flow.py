@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stepward.validator.analysis.assignment import assigned_names
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 from stepward.validator.analysis.readings import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity

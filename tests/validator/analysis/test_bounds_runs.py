@@ -16,9 +16,9 @@ from sizes import size
 from stepward.sabotage.reference import Answer, Lost, PendingCall, Raised, Replied
 from stepward.validator import ProgramValidator
 from stepward.validator.analysis import bounds as bounds_module
-from stepward.validator.analysis import heaviest
+from stepward.validator.analysis import heaviest_run
 from stepward.validator.analysis.bounds import Bounds
-from stepward.validator.analysis.heaviest import HeaviestRun, Loop
+from stepward.validator.analysis.heaviest_run import HeaviestRun, Loop
 from stepward.vm import Program
 from stepward.vm.language.steps import Failing
 
@@ -195,18 +195,18 @@ def only_once(self: HeaviestRun) -> list[int]:
     return [1] * len(self.flow.steps)
 
 
-REAL_CUTS, REAL_ONE, REAL_ALL = HeaviestRun._cuts, heaviest._rounds_of_one, heaviest._rounds_of_all
+REAL_CUTS, REAL_ONE, REAL_ALL = HeaviestRun._cuts, heaviest_run._rounds_of_one, heaviest_run._rounds_of_all
 TOO_LITTLE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "one attempt for each call": (bounds_module.Bounds, "_attempts", lambda *_: 1),
     "idempotent writes made once": (bounds_module.Bounds, "_attempts", only_retries),
     "a loop's last visit forgotten": (
-        heaviest,
+        heaviest_run,
         "_rounds_of_one",
         lambda visits, *rest: REAL_ONE(max(visits - 1, 1), *rest),
     ),
-    "no way on from used-up visits": (heaviest, "_rounds_of_one", no_pass),
+    "no way on from used-up visits": (heaviest_run, "_rounds_of_one", no_pass),
     "the last way out of a loop forgotten": (
-        heaviest,
+        heaviest_run,
         "_rounds_of_all",
         lambda starts, _: sum(s[0] * s[1] for s in starts),
     ),
@@ -214,7 +214,7 @@ TOO_LITTLE: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 }
 TOO_MUCH: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "an attempt too many": (bounds_module.Bounds, "_attempts", lambda _, call, __: call.max_retries),
-    "every round of a loop leaves it": (heaviest, "_rounds_of_one", lambda *of: REAL_ALL([of[:4]], of[4]) + of[3]),
+    "every round of a loop leaves it": (heaviest_run, "_rounds_of_one", lambda *of: REAL_ALL([of[:4]], of[4]) + of[3]),
     "starts counted whatever leads there": (
         HeaviestRun,
         "_starts",

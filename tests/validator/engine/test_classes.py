@@ -12,7 +12,7 @@ from stepward.validator import ProgramValidator, Report, Verdict
 from stepward.validator.engine.values.cuts import Cuts, TooMany
 from stepward.validator.engine.values.domains import Domain, Range, of_constant
 from stepward.validator.engine.values.partition import Partition
-from stepward.validator.engine.values.shortest import shortest
+from stepward.validator.engine.values.shortest_texts import shortest
 from stepward.validator.engine.values.texts import Atom, Question
 from stepward.validator.recheck.short_texts import may_exist
 from stepward.vm import Program

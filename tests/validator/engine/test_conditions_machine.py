@@ -20,7 +20,7 @@ from machines import unchecked
 from paths import BAD
 from stepward.validator import ProgramValidator
 from stepward.validator.engine.values.simplest import simplest
-from stepward.validator.engine.witnesses.reached import completed
+from stepward.validator.engine.witnesses.admitted_values import completed
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.vm import Meaning, MemoryJournal, ModelReply, Program
 from stepward.vm.values import freeze

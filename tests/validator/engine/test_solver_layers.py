@@ -20,7 +20,7 @@ from stepward.validator.engine.smt import blocks, plans
 from stepward.validator.engine.smt.answers import SystemAnswer
 from stepward.validator.engine.smt.encoding import Encoding, Taken
 from stepward.validator.engine.smt.versions import Made, Merge
-from stepward.validator.engine.systems import assigned, invariants
+from stepward.validator.engine.systems import assigned_values, invariants
 from stepward.validator.engine.systems.system import BAD, FAILS, NONE_HOLDS, Guard, System, Undefined, has_cycle
 from stepward.validator.findings import Verdict
 from systems import (
@@ -341,7 +341,7 @@ def computed_values_always_exist(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_forgotten_keeps_its_first_value(patch: pytest.MonkeyPatch) -> None:
-    true_of = assigned.Assigned._union
+    true_of = assigned_values.Assigned._union
 
     def union(self: Any, place: Any) -> Any:
         values = dict(self.values)
@@ -350,7 +350,7 @@ def what_is_forgotten_keeps_its_first_value(patch: pytest.MonkeyPatch) -> None:
         self.values = values
         return found
 
-    patch.setattr(assigned.Assigned, "_union", union)
+    patch.setattr(assigned_values.Assigned, "_union", union)
 
 
 def a_loop_changes_nothing_that_holds(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from seasoned_programs import seasoned_program
 from stepward.validator.engine.values.simplest import simplest
-from stepward.validator.engine.witnesses.played import MAX_PLAYED, MAX_RECORDS, PlayedRuns
+from stepward.validator.engine.witnesses.played_runs import MAX_PLAYED, MAX_RECORDS, PlayedRuns
 from stepward.validator.engine.witnesses.replay import Replayer, replay
 from stepward.validator.engine.witnesses.witness import CallAnswer, Witness
 from stepward.vm import ExecutionVM, Policy, Program

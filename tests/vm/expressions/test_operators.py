@@ -31,7 +31,7 @@ from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import Cuts, class_values
 from stepward.validator.engine.values.domains import Domain, Domains, Range
 from stepward.validator.engine.values.languages import asked, cut_by_automata
-from stepward.validator.engine.values.shortest import shortest
+from stepward.validator.engine.values.shortest_texts import shortest
 from stepward.validator.engine.values.states import UNDEFINED
 from stepward.validator.engine.values.texts import Atom
 from stepward.validator.recheck import blocks, evaluation, languages

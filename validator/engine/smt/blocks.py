@@ -27,7 +27,7 @@ from stepward.validator.engine.smt.smtlib import script
 from stepward.validator.engine.smt.terms import TooLarge
 from stepward.validator.engine.smt.versions import Versions
 from stepward.validator.engine.smt.walks import Walk
-from stepward.validator.engine.systems.assigned import Assigned
+from stepward.validator.engine.systems.assigned_values import Assigned
 from stepward.validator.engine.systems.copies import equivalence_groups
 from stepward.validator.engine.systems.system import BAD, Path, System
 from stepward.validator.engine.values.cuts import TooMany

@@ -30,7 +30,7 @@ from stepward.validator.engine.smt.versions import (
     Versions,
     Written,
 )
-from stepward.validator.engine.systems.assigned import Assigned, possible
+from stepward.validator.engine.systems.assigned_values import Assigned, possible
 from stepward.validator.engine.systems.invariants import Invariants
 from stepward.validator.engine.systems.system import (
     FAILS,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.counting import explore_counted
 from stepward.validator.analysis.product import Exploration, Monitor, explore
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 from stepward.validator.engine.systems.after_siblings import CallAfterSiblings, Siblings
 from stepward.validator.engine.systems.joint import Guards
 from stepward.validator.engine.systems.moves import Moves

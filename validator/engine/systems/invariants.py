@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from stepward.validator.engine.systems.assigned import Assigned, possible
+from stepward.validator.engine.systems.assigned_values import Assigned, possible
 from stepward.validator.engine.systems.system import BAD, ENTRY, AnyValue, Assign, Computed, Literal, System, Undefined
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.vm.errors import EvaluationError

@@ -12,7 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from stepward.validator.analysis.product import CallOutcome
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 from stepward.validator.engine.systems.between import between, forked, inside, started, unset
 from stepward.validator.engine.systems.deciding import all_defined, conjunction, outcomes
 from stepward.validator.engine.systems.ends import Ends

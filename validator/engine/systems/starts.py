@@ -11,7 +11,7 @@ from stepward.validator.engine.systems.deciding import conjunction
 from stepward.validator.engine.systems.joint import Guards
 from stepward.validator.engine.systems.system import FAILS, NONE_HOLDS, Decision, Guard
 from stepward.validator.engine.values.domains import Domains, Names
-from stepward.validator.engine.values.whole import is_whole
+from stepward.validator.engine.values.whole_numbers import is_whole
 from stepward.vm.expressions.operators import Comparison
 from stepward.vm.expressions.syntax import (
     Arithmetic,

@@ -18,7 +18,7 @@ from stepward.validator.engine.values.changed_texts import changed, found_in, qu
 from stepward.validator.engine.values.domains import Domain, Domains, Names, Range
 from stepward.validator.engine.values.languages import cut_by_automata
 from stepward.validator.engine.values.numbers import between, simplicity
-from stepward.validator.engine.values.shortest import shortest
+from stepward.validator.engine.values.shortest_texts import shortest
 from stepward.validator.engine.values.states import UNDEFINED, references_of, with_owners
 from stepward.validator.engine.values.texts import Atom, classes, parts_of
 from stepward.vm.expressions.fields import index_of

@@ -9,9 +9,9 @@ from typing import Any, Final
 from stepward.validator.analysis.facts import ProgramFacts
 from stepward.validator.analysis.product import ON_TO_ITEM, TRIES_AGAIN
 from stepward.validator.engine.values.states import within
+from stepward.validator.engine.witnesses.admitted_values import completed, over
 from stepward.validator.engine.witnesses.choices import below, replaced
 from stepward.validator.engine.witnesses.origins import Origin, origin_at
-from stepward.validator.engine.witnesses.reached import completed, over
 from stepward.validator.findings import Move
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.names import Source

@@ -11,8 +11,8 @@ from stepward.validator.engine.systems.building import Builder
 from stepward.validator.engine.systems.system import AnyValue, CompressedEdge, Computed, Path
 from stepward.validator.engine.values.domains import Names
 from stepward.validator.engine.values.states import State
+from stepward.validator.engine.witnesses.admitted_values import Items, assembled, completed
 from stepward.validator.engine.witnesses.choices import Valueless
-from stepward.validator.engine.witnesses.reached import Items, assembled, completed
 from stepward.validator.engine.witnesses.synthesis import Known, Witnesses
 from stepward.validator.engine.witnesses.walk import Unsure, Walker
 from stepward.validator.engine.witnesses.witness import Does

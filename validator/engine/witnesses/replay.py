@@ -25,7 +25,7 @@ from stepward.validator.engine.witnesses.observed import (
     records_of,
     started_ahead,
 )
-from stepward.validator.engine.witnesses.played import Played, PlayedRuns, outside_loops
+from stepward.validator.engine.witnesses.played_runs import Played, PlayedRuns, outside_loops
 from stepward.validator.engine.witnesses.witness import CallAnswer, Claim, Witness
 from stepward.validator.findings import Move
 from stepward.vm.errors import DocumentError, ExpressionError, StepwardError

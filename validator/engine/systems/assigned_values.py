@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 from stepward.validator.engine.systems.system import AnyValue, Computed, Literal, System, Undefined, Value
 from stepward.validator.engine.values.domains import (
     ANYTHING,

@@ -9,7 +9,7 @@ from stepward.validator.recheck.names import Names
 from stepward.validator.recheck.origins import prefixes
 
 
-class Numbered:
+class NameSets:
     """Maps names to bits, so that a set of names is an integer: a long program has many large sets.
 
     The bits below the first number are for other facts.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from stepward.validator.analysis.reached import reached
+from stepward.validator.analysis.reachability import reached
 
 if TYPE_CHECKING:
     from stepward.validator.analysis.graph import StepGraph

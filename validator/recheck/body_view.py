@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stepward.validator.recheck.reading import Reading
 
 
-class Within:
+class BodyView:
     """A program in which selectors match only the steps of one body."""
 
     def __init__(self, reading: Reading, owner: int) -> None:
