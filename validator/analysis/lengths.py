@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
+from stepward.validator.analysis.asked_lengths import AskedLengths
 from stepward.validator.analysis.given_types import GivenTypes
 from stepward.vm.expressions.template import lone_reference
 from stepward.vm.language.meaning import Meaning
@@ -33,13 +34,15 @@ class Length(NamedTuple):
 def lengths(meaning: Meaning, types: GivenTypes) -> dict[int, Length]:
     """Return what is known of the items of each for_each step, by its position."""
     known: dict[int, Length] = {}
+    asked = AskedLengths(meaning)
     for number in meaning.flow.layout.bodies:
         step = meaning.flow.steps[number]
         if isinstance(step, ForEachStep) and not step.is_once:
             most = _most(step)
             is_few = most is not None and most <= MAX_COUNTED_ITEMS
             counted = most if is_few and most is not None else 1
-            known[number] = Length(min(_least(step, meaning, types, counted), counted), counted, is_few)
+            least = _least(number, step, asked, types, counted)
+            known[number] = Length(min(least, counted), counted, is_few)
     return known
 
 
@@ -49,11 +52,14 @@ def _most(step: ForEachStep) -> int | None:
     return min(known, default=None)
 
 
-def _least(step: ForEachStep, meaning: Meaning, types: GivenTypes, counted: int) -> int:
+def _least(number: int, step: ForEachStep, asked: AskedLengths, types: GivenTypes, counted: int) -> int:
     if isinstance(step.items, tuple):
         return len(step.items)
-    resolution = _meant(step, meaning)
-    return next((one for one in range(counted, 0, -1) if types.are_of(resolution, _of_length(one))), 0)
+    resolution, names = _meant(step, asked.meaning), lone_reference(step.items)
+    by_type = next((one for one in range(counted, 0, -1) if types.are_of(resolution, _of_length(one))), 0)
+    if resolution is None or names is None:
+        return by_type
+    return max(by_type, asked.least(number, names, resolution, counted))
 
 
 def least_items(number: int, meaning: Meaning, types: GivenTypes, visited: frozenset[int] = frozenset()) -> int:

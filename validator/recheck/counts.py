@@ -66,14 +66,15 @@ class Counts:
         return most if most is not None and most <= MAX_COUNTED_ITEMS else None
 
     def _least_items(self, body: Body) -> int:
-        """Return how many items a list has at least: as many as are written, or as its type says."""
+        """Return how many items a list has at least: as many as are written, or as its type or a condition says."""
         step = self._step(body)
         if isinstance(step.items, tuple):
             return len(step.items)
         names = lone_reference(step.items)
         blocks = self.reading.origins.of(names).blocks if names is not None else ()
         least = [0 if block.low is None else block.low + 1 for block in blocks if block.kind == "array"]
-        return int(min(least, default=0))
+        asked = 0 if names is None else self.reading.asked_lengths.least(body.owner, names, self._counted(body))
+        return max(int(min(least, default=0)), asked)
 
     def _most_rounds(self, body: Body) -> int | None:
         step = self._step(body)

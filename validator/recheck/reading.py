@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepward.validator.recheck.asked_lengths import AskedLengths
 from stepward.validator.recheck.branches import in_branches, require_readable
 from stepward.validator.recheck.definite import Definite, changed_between, decided_by, overwritten, read_by, touched
 from stepward.validator.recheck.evaluation import references
@@ -75,6 +76,11 @@ class Reading(Parsed):
     def origins(self) -> Origins:
         """The possible values of references by the types of their sources."""
         return Origins(self, self.boundary)
+
+    @cached_property
+    def asked_lengths(self) -> AskedLengths:
+        """The least lengths of lists, by the conditions that ask for them."""
+        return AskedLengths(self)
 
     @cached_property
     def definite(self) -> Definite:
