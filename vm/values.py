@@ -40,7 +40,6 @@ class TooLarge(ValueRefused):
 
     def __init__(self, most: int) -> None:
         super().__init__(f"it has more than {most} bytes")
-        self.most = most
 
 
 class FrozenMap(dict[str, Any]):

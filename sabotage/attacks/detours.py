@@ -24,6 +24,7 @@ from stepward.vm.machine.history import fold
 from stepward.vm.machine.keys import idempotency_key
 from stepward.vm.machine.plan import successor_fields
 from stepward.vm.machine.state import FRESH, visits_of
+from stepward.vm.values import freeze
 
 MAX_STEPS: Final = 60
 """The limit of steps of such a program, which may loop for ever."""
@@ -183,18 +184,12 @@ def _allowed(trial: Trial, records: list[Data], seq: int) -> list[Data] | None:
     note = {"attempt": 1, "performance": 1, "started": rejected["at"], "took": 0}
     if call.is_model:
         note |= {"tokens": 0, "cost": "0", "model": ""}
-    outcome = without_target(rejected) | {"kind": "attempt", "body": portable(_frozen(body)), "note": note}
+    outcome = without_target(rejected) | {"kind": "attempt", "body": portable(freeze(body)), "note": note}
     if not call.has_intent:
         return [outcome]
     args = portable(ready.args) if isinstance(ready, Call) else {}
     policies = list(plan.policy_documents)
-    forged = {"args": args, "policies": policies, "tool": call.tool, **portable(_frozen(place))}
+    forged = {"args": args, "policies": policies, "tool": call.tool, **portable(freeze(place))}
     key = idempotency_key(plan.digest, trial.run, name, visit, 1, state.frame)
     intent = rejected | {"kind": "intent", "body": forged, "note": {"attempt": 1, "performance": 1, "key": key}}
     return [intent, outcome]
-
-
-def _frozen(body: dict[str, Any]) -> Any:
-    from stepward.vm.values import freeze
-
-    return freeze(body)

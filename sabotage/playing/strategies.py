@@ -13,6 +13,7 @@ from stepward.vm.language.guardrails import Never
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.patterns.languages import shortest
+from stepward.vm.values import freeze
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -177,9 +178,7 @@ def others_than(spec: TypeSpec, constants: Constants) -> SearchStrategy[Any]:
     """Return a strategy for values that are not of a type. It is empty for a type that accepts all values."""
     from hypothesis import strategies as st
 
-    wrong = [
-        value for value in (*_OTHERS, *constants.texts, *TRICKY_TEXTS) if refusal(_frozen(value), spec) is not None
-    ]
+    wrong = [value for value in (*_OTHERS, *constants.texts, *TRICKY_TEXTS) if refusal(freeze(value), spec) is not None]
     beyond = [end for end in (_below(spec), _above(spec)) if end is not None and refusal(end, spec) is not None]
     return st.sampled_from([*wrong, *beyond]) if wrong or beyond else st.nothing()
 
@@ -190,12 +189,6 @@ def _below(spec: TypeSpec) -> Any:
 
 def _above(spec: TypeSpec) -> Any:
     return None if spec.maximum is None else spec.maximum + 1
-
-
-def _frozen(value: Any) -> Any:
-    from stepward.vm.values import freeze
-
-    return freeze(value)
 
 
 def _plain(value: Any) -> Any:

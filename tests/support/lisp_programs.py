@@ -15,7 +15,6 @@ from stepward.vm.lisp.boundary import to_data, to_lisp
 from stepward.vm.lisp.callables import Native
 from stepward.vm.lisp.compiling.document import read_lisp
 from stepward.vm.lisp.context import Context
-from stepward.vm.lisp.evaluation import _entered
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.functions.higher_order import Returned
 from stepward.vm.lisp.functions.table import natives
@@ -114,7 +113,7 @@ def evaluated(text: str, data: dict[str, Any], recorded: Recorded) -> Done:
         forms = read(text)
         program = Analyst(functions, SPECIAL, definitions(forms)).program(forms)
         try:
-            result = ctx.run(_entered(ctx, program))
+            result = ctx.run(program.body.steps(ctx, [None] * program.size))
         except Returned as returned:
             result = returned.value
         return Done(True, to_data(ctx, result), recorded.calls)

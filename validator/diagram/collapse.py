@@ -110,7 +110,7 @@ def _node(chain: Sequence[Node]) -> Node:
         hint="\n".join(part for node in steps for part in (node.step, node.hint) if part),
         is_walked=any(node.is_walked for node in chain),
         rules=rules,
-        group=Group(len(steps), steps[-1].step, ending),
+        group=Group(len(steps), steps[-1].step),
     )
 
 
@@ -128,8 +128,8 @@ def _brief_node(node: Node, ending: Ending | None) -> Node:
     dead = (line for line in node.lines[-1:] if node.is_dead)
     what = _what(node) if node.group is None else (line for line in node.lines if line.tone == "text")
     lines = (*names, *what, *_effect([node], ending), *_guardrails(node.rules), *dead)
-    group = node.group._replace(ending=ending) if node.group else Group(1, node.step, ending) if ending else None
-    return node._replace(lines=lines, group=group)
+    group = Group(1, node.step) if ending else None
+    return node._replace(lines=lines, group=node.group or group)
 
 
 def _what(node: Node) -> Iterator[Line]:

@@ -42,11 +42,10 @@ class Badge(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What a node of a collapsed picture stands for: how many steps, the id of the last, and how a run ends there."""
+    """What a node of a collapsed picture stands for: how many steps, and the id of the last."""
 
     size: int
     last: str
-    ending: Ending | None = None
 
 
 class Node(NamedTuple):

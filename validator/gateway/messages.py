@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Any, Receive, Send], Awaitable[None]]
+if TYPE_CHECKING:
+    from stepward.validator.http_server import App, Message, Receive, Send
 
 _NO_MESSAGE: Final = json.dumps(
     {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "the body is no message of the protocol"}}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.report.table import Column, render
-from stepward.validator.report.text import counted, safe
+from stepward.validator.report.text import counted, cut, safe
 from stepward.validator.report.trace import words_of
 from stepward.vm.values import to_json
 
@@ -62,20 +62,16 @@ def _cell(row: Difference, run: History, which: int) -> str:
     if seq is None or row.missing == which + 1:
         return NOTHING
     text = to_json((row.before, row.after)[which]) if row.path else words_of(run.events[seq])
-    return _shortened(text)
+    return cut(text, MAX_CELL)
 
 
 def difference_words(path: Sequence[str | int], before: Any, after: Any, missing: int) -> str:
     """Return in words what was changed in a record: where, from what, to what."""
     one, other = (
-        NOTHING if missing == side else _shortened(json.dumps(value, ensure_ascii=False))
+        NOTHING if missing == side else cut(json.dumps(value, ensure_ascii=False), MAX_CELL)
         for side, value in ((1, before), (2, after))
     )
     return f"{_path_text(path)}: {one} → {other}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
 
 
 def differences_data(found: Sequence[Difference], first: History, second: History) -> dict[str, Any]:

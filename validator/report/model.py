@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 from stepward.validator.edits import apply_edits
 from stepward.validator.findings import Edit, Finding, Fix, Severity
-from stepward.validator.report.text import advice, counted, error_lines, not_rechecked, position, safe, story, values_of
+from stepward.validator.report.text import (
+    advice,
+    counted,
+    cut,
+    error_lines,
+    not_rechecked,
+    position,
+    safe,
+    story,
+    values_of,
+)
 from stepward.vm.reading.files import LISP
 
 if TYPE_CHECKING:
@@ -109,7 +119,7 @@ def _places(findings: Sequence[Finding]) -> str:
 
 
 def _place(finding: Finding) -> str:
-    step = f" (step `{_cut(finding.step, 40)}`)" if finding.step else ""
+    step = f" (step `{cut(finding.step, 40)}`)" if finding.step else ""
     return f"{finding.file}{position(finding.place, finding.span)}{step}"
 
 
@@ -134,8 +144,8 @@ class _Fragments:
             is_lisp = group.first.file.endswith(LISP)  # the examples are in YAML
             lines = [] if is_lisp or code in _WITHOUT_EXAMPLE or code in self._shown else example_of(code)
         self._shown.add(code)
-        cut = [_line(line, _MAX_FRAGMENT_LINE) for line in lines[:_MAX_FRAGMENT_LINES]]
-        return [title, *cut] if cut else []
+        shown = [_line(line, _MAX_FRAGMENT_LINE) for line in lines[:_MAX_FRAGMENT_LINES]]
+        return [title, *shown] if shown else []
 
     def _corrected(self, finding: Finding) -> Iterator[str]:
         """Yield the lines that the fix of a finding changes, as they are after all fixes of these lines."""
@@ -196,12 +206,8 @@ def _others(groups: Sequence[_Group]) -> str:
 
 
 def _short_place(finding: Finding) -> str:
-    return position(finding.place, finding.span).lstrip(":") or _cut(finding.file, 40)
+    return position(finding.place, finding.span).lstrip(":") or cut(finding.file, 40)
 
 
 def _line(text: str, longest: int = _MAX_LINE) -> str:
-    return safe(_cut(text, longest))
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return safe(cut(text, longest))

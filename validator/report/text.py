@@ -90,16 +90,17 @@ def story(finding: Finding, values: Sequence[str]) -> list[str]:
         if len(moves) > MAX_MOVES:
             half = MAX_MOVES // 2
             moves = [*moves[:half], f"… {len(moves) - 2 * half} more …", *moves[-half:]]
-        lines.append(f"path: {' → '.join(map(_cut, moves))}")
+        lines.append(f"path: {' → '.join(map(cut, moves))}")
     if values:
-        shown = [_cut(value) for value in values[:MAX_VALUES]]
+        shown = [cut(value) for value in values[:MAX_VALUES]]
         more = f", and {len(values) - MAX_VALUES} more" if len(values) > MAX_VALUES else ""
         lines.append(f"with {', '.join(shown)}{more}")
     return lines
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
+def cut(text: str, most: int = MAX_VALUE) -> str:
+    """Return a text of `most` characters; a mark stands in place of what is left out."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def advice(finding: Finding) -> list[str]:

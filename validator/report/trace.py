@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.report.table import Column, render
-from stepward.validator.report.text import counted, safe
+from stepward.validator.report.text import counted, cut, safe
 from stepward.vm.language.steps.catching import UNEXPECTED
 from stepward.vm.values import as_text, to_json
 
@@ -59,7 +59,7 @@ def _row(seq: int, at: int, event: Event) -> list[str]:
         _duration(note.get("took")),
         str(tokens) if tokens else "",
         "" if cost in (None, "0") else str(cost),
-        _shortened("; ".join(_details(event))),
+        cut("; ".join(_details(event)), MAX_DETAIL),
     ]
 
 
@@ -142,10 +142,6 @@ _DETAIL_WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
 
 def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {to_json(value)}" for name, value in values.items())
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 
 
 def _duration(microseconds: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.etree.ElementTree import Element
 
 from stepward.validator.findings import Verdict
+from stepward.validator.report.text import cut
 from stepward.validator.review.elements import add_all, element, table
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _finding_list(view: ProgramView, number: int) -> Element:
                 "button",
                 element("b", one.finding.code),
                 " ",
-                one.finding.step or _beginning(one.finding.message),
+                one.finding.step or cut(one.finding.message, MAX_BEGINNING),
                 type="button",
                 class_=f"pick {one.finding.severity}",
                 data_target=f"p{number}f{index}",
@@ -68,10 +69,6 @@ def _finding_list(view: ProgramView, number: int) -> Element:
         for index, one in enumerate(view.findings)
     ]
     return element("div", element("h3", "Findings"), add_all(element("ol"), items))
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= MAX_BEGINNING else f"{text[: MAX_BEGINNING - 1]}…"
 
 
 def _proof_list(view: ProgramView) -> Element | None:

@@ -200,10 +200,8 @@ class CommandKeys:
     def _key(self, text: str) -> bytes | None:
         if not text:
             return None
-        with suppress(Base64Error, ValueError):
-            key = b64decode(text, validate=True)
-            if len(key) == KEY_BYTES:
-                return key
+        if (key := _in_base64(text)) is not None:
+            return key
         raise JournalError(f"`{self._command[0]}` printed no key: it is 32 bytes in base64, on one line")
 
 
@@ -230,12 +228,18 @@ def _master(environment: Mapping[str, str]) -> bytes | None:
     text = environment.get("STEPWARD_MASTER_KEY", "")
     if not text:
         return None
-    with suppress(Base64Error, ValueError):
-        key = b64decode(text, validate=True)
-        if len(key) == KEY_BYTES:
-            return key
+    if (key := _in_base64(text)) is not None:
+        return key
     example = b64encode(bytes(KEY_BYTES)).decode()
     raise KeyStoreRefused(
         "`STEPWARD_MASTER_KEY` is no key",
         f"`openssl rand -base64 32` makes one; it has {len(example)} characters",
     )
+
+
+def _in_base64(text: str) -> bytes | None:
+    """Return the key that a text is in base64, or None."""
+    with suppress(Base64Error, ValueError):
+        key = b64decode(text, validate=True)
+        return key if len(key) == KEY_BYTES else None
+    return None

@@ -181,7 +181,7 @@ class Analyst:
         counts = [len(arm.params) for arm in arms_made if arm.rest is None]
         if len(set(counts)) != len(counts):
             raise Fault("invalid_form", "two arms take the same number of arguments", "leave one out", span)
-        return Fn(name, arms_made, span)
+        return Fn(name, arms_made)
 
     def _arm(self, name: str, params: Brackets, body: tuple[Form, ...]) -> Arm:
         unit = self.unit = Unit(self.unit)
@@ -219,7 +219,7 @@ class Analyst:
             with unit.target(most + has_rest):
                 node = self.node(Parens(form.items, form.span), tail=True)
             arm = Arm(slots, rest, NOTHING, node, unit.size, unit.captures, None)
-            return Fn("", (arm,), form.span)
+            return Fn("", (arm,))
         finally:
             assert unit.around is not None, "a function stands in the program"
             self.unit = unit.around

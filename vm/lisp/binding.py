@@ -60,7 +60,7 @@ def _bind_vector(analyst: Analysing, pattern: Brackets, slot: int) -> list[Node]
     if len(items) >= 2 and isinstance(items[-2], Symbol) and items[-2].name == "&":
         rest = items[-1]
         del items[-2:]
-    nodes.append(Keep(source, Sequential(slot, len(items), pattern.span)))
+    nodes.append(Keep(source, Sequential(slot, pattern.span)))
     for index, item in enumerate(items):
         if isinstance(item, Symbol) and item.name == "&":
             raise Fault("invalid_form", "`&` needs one pattern behind it", "write `[a b & more]`", item.span)

@@ -10,7 +10,7 @@ from stepward.vm.lisp.callables import Function
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault
 from stepward.vm.lisp.nodes import Again, Branching, Frame, Leaf, Node
-from stepward.vm.lisp.values import Steps, Var
+from stepward.vm.lisp.values import Steps, Var, weigh
 from stepward.vm.reading.source import Span
 
 
@@ -40,7 +40,7 @@ class Closure(Function):
         super().__init__(ctx.meter)
         self.fn = fn
         self.captured = captured
-        self.hold(200 + sum(16 + ctx.weigh(value) for values in captured for value in values))
+        self.hold(200 + sum(16 + weigh(value) for values in captured for value in values))
 
     def arm(self, count: int) -> int:
         """Return the number of the arm for so many arguments; raises a Fault without one."""
@@ -81,7 +81,6 @@ class Fn(Leaf):
 
     name: str
     arms: tuple[Arm, ...]
-    span: Span
 
     def get(self, ctx: Context, frame: Frame) -> Any:
         captured = tuple(tuple(frame[outer] for outer, _ in arm.captures) for arm in self.arms)

@@ -11,7 +11,7 @@ from stepward.vm.lisp.faults import Fault, type_fault
 from stepward.vm.lisp.limits import Limits, Meter
 from stepward.vm.lisp.printing import Writer
 from stepward.vm.lisp.streams import Endless, refused
-from stepward.vm.lisp.values import Items, Keyword, List, Map, Set, Steps, Store, Vector, kind, text, weigh, wrapped
+from stepward.vm.lisp.values import Items, Keyword, List, Map, Set, Steps, Store, Vector, kind, text, wrapped
 
 ONE_MORE: Final = "start with `loop` and `recur`, or `reduce`: they need no depth"
 
@@ -37,10 +37,6 @@ class Source:
             return next(self._items, Context.END)
         item, self._endless = yield from self._endless.next(self._ctx)
         return item
-
-    def rest(self) -> Any:
-        """Return what was not given yet."""
-        return self._endless if self._endless is not None else self._ctx.list(self._items)
 
 
 class Context:
@@ -237,10 +233,6 @@ class Context:
     def native(self, name: str, run: Any, least: int = 0, most: int | None = None) -> Native:
         """Return a function that another function makes."""
         return Native(self.meter, name, run, least, most)
-
-    def weigh(self, value: Any) -> int:
-        """Return the bytes of a value that does not count itself."""
-        return weigh(value)
 
     # -- writing values ------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from stepward.vm.lisp.analysis import Analyst, definitions
 from stepward.vm.lisp.boundary import to_data, to_lisp
-from stepward.vm.lisp.calls import Arm
 from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.faults import Fault, LispError
 from stepward.vm.lisp.functions.higher_order import Returned
@@ -89,12 +88,7 @@ def _result(ctx: Context, text: str, data: Mapping[str, Any]) -> Any:
     forms = program_forms(text)
     program = Analyst(ctx.functions, SPECIAL, definitions(forms)).program(forms)
     try:
-        return ctx.run(_entered(ctx, program))
+        return ctx.run(program.body.steps(ctx, [None] * program.size))
     except Returned as returned:
         _forget(returned)
         return returned.value
-
-
-def _entered(ctx: Context, program: Arm) -> Any:
-    frame: list[Any] = [None] * program.size
-    return program.body.steps(ctx, frame)

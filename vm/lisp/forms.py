@@ -36,43 +36,41 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Parens:
+class Enclosed:
+    """Forms between two signs."""
+
+    items: tuple[Form, ...]
+    span: Span
+
+
+class Parens(Enclosed):
     """A form in parentheses: a call, or a special form."""
 
-    items: tuple[Form, ...]
-    span: Span
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Brackets:
+class Brackets(Enclosed):
     """A form in brackets: a vector, or the names of a binding."""
 
-    items: tuple[Form, ...]
-    span: Span
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Braces:
+class Braces(Enclosed):
     """A form in braces: a map, keys and values in turn."""
 
-    items: tuple[Form, ...]
-    span: Span
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
+class Members(Enclosed):
     """A form in `#{}`: a set."""
 
-    items: tuple[Form, ...]
-    span: Span
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
+class Short(Enclosed):
     """A form in `#()`: a function with `%` for its argument."""
 
-    items: tuple[Form, ...]
-    span: Span
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,6 @@ class Sequential(Leaf):
     """A value as the items that a vector pattern takes apart."""
 
     slot: int
-    most: int
     span: Span
 
     def get(self, ctx: Context, frame: Frame) -> Any:

@@ -106,9 +106,8 @@ _UNKNOWN_GROUPS: Final = {
 class _Level:
     """The parts of a group that were read so far."""
 
-    def __init__(self, flags: frozenset[str], inner: frozenset[str]) -> None:
-        self.outer = flags
-        self.flags = inner
+    def __init__(self, flags: frozenset[str]) -> None:
+        self.flags = flags
         self.branches: list[Node] = []
         self.parts: list[Node] = []
         self.is_repeated = False
@@ -142,7 +141,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.levels = [_Level(frozenset(), frozenset())]
+        self.levels = [_Level(frozenset())]
 
     @property
     def level(self) -> _Level:
@@ -210,7 +209,7 @@ class _Reader:
                 return
         else:
             self.at += 1
-        self.levels.append(_Level(self.level.flags, flags))
+        self.levels.append(_Level(flags))
 
     def _named(self) -> int:
         start = self.text.index("<", self.at) + 1

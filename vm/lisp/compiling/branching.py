@@ -11,7 +11,7 @@ from typing import Final
 from stepward.vm.lisp.compiling.bench import Known, OpenExit
 from stepward.vm.lisp.compiling.compiling import Compiling
 from stepward.vm.lisp.compiling.expressions import EQUAL, ORDER, constant, number
-from stepward.vm.lisp.compiling.forms import call, head_of, symbol
+from stepward.vm.lisp.compiling.forms import call, head_of
 from stepward.vm.lisp.compiling.kinds import type_of_constant
 from stepward.vm.lisp.compiling.values import ANY, BOOLEAN, NUMBER, Env, Inline, Pure, Reference, Type, Value
 from stepward.vm.lisp.forms import Brackets, Form, Literal, Parens, Symbol
@@ -178,8 +178,7 @@ def _truth(compiler: Compiling, value: Value, form: Form, env: Env, *, is_again:
     is_there = ""
     if isinstance(value, Reference):
         is_there = f" and {value.text} != null"  # proofs don't know what is computed
-        compiler.scope.data[f"data/{value.argument}"] = value
-        value = Pure(symbol(f"data/{value.argument}", form), {})
+        value = Pure(compiler.named(value, form), {})
     found = compiler.computed(Pure(call("boolean", value.form, of=form), value.env), form, "is")
     return _condition(compiler, f"{found.text}{is_there}", form, is_again=is_again)
 

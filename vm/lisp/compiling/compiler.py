@@ -233,11 +233,12 @@ class Compiler:
 
     def read(self, value: Value, form: Form) -> Form:
         """Return a form that reads a value, which is computed here."""
-        if isinstance(value, Inline):
-            return value.form
-        found = self.computed(value, form, "value")
-        self.scope.data[f"data/{found.argument}"] = found
-        return symbol(f"data/{found.argument}", form)
+        return value.form if isinstance(value, Inline) else self.named(self.computed(value, form, "value"), form)
+
+    def named(self, reference: Reference, form: Form) -> Symbol:
+        """Return a symbol by which forms read a value."""
+        self.scope.data[f"data/{reference.argument}"] = reference
+        return symbol(f"data/{reference.argument}", form)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -334,8 +335,7 @@ class Compiler:
             is_fit = value.is_number or value.type is None or (expected is ARGUMENT and value.type != ANY)
             if expected is None or is_fit:
                 return value
-            self.scope.data[f"data/{value.argument}"] = value
-            value = Pure(symbol(f"data/{value.argument}", form), ROOT)
+            value = Pure(self.named(value, form), ROOT)
         text, args = self.scope.code(value.form, value.env)
         if self.start is not None and "println" in text:  # what it prints is part of what it does
             return self._compute(value, text, args, form, hint, expected)

@@ -9,7 +9,7 @@ from stepward.vm.lisp.compiling.code import Scope
 from stepward.vm.lisp.compiling.effects import Effects
 from stepward.vm.lisp.compiling.starting_point import Sites, StartingPoint
 from stepward.vm.lisp.compiling.values import Env, Reference, Type, Value
-from stepward.vm.lisp.forms import Form
+from stepward.vm.lisp.forms import Form, Symbol
 from stepward.vm.reading.source import Span
 
 TAIL: Final = "the value of the program"
@@ -57,6 +57,9 @@ class Compiling(Protocol):
 
     def read(self, value: Value, form: Form) -> Form:
         """Return a form that reads a value, which is computed here."""
+
+    def named(self, reference: Reference, form: Form) -> Symbol:
+        """Return a symbol by which forms read a value."""
 
     def computed(self, value: Value, form: Form, hint: str, expected: Type | None = None) -> Reference:
         """Return a reference to a value, after the step that computes it."""

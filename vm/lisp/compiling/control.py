@@ -65,8 +65,7 @@ def bind(compiler: Compiling, pattern: Form, value: Value, env: Env) -> Env:
         return {**env, pattern.name: reference}
     names = sorted(_names_of(pattern))
     reference = compiler.computed(value, pattern, "value")
-    compiler.scope.data[f"data/{reference.argument}"] = reference
-    source = symbol(f"data/{reference.argument}", pattern)
+    source = compiler.named(reference, pattern)
     keys = {name: f"k{number}" for number, name in enumerate(names)}
     pairs = Braces(
         tuple(one for name in names for one in (Literal(keys[name], pattern.span), symbol(name, pattern))), pattern.span
@@ -203,8 +202,7 @@ def _binding(question: str, *, has_else: bool) -> Control:
         if compiler.bench.is_over:
             return
         reference = compiler.computed(value, source, "value")
-        compiler.scope.data[f"data/{reference.argument}"] = reference
-        read = symbol(f"data/{reference.argument}", source)
+        read = compiler.named(reference, source)
         asked = call(question, read, of=source) if question else read
         holds, fails = test(compiler, asked, env, is_again=False)
         then, otherwise = (form.items[2:3], form.items[3:4]) if has_else else (form.items[2:], ())
@@ -228,8 +226,7 @@ def _and_or(*, stops_at_truth: bool) -> Control:
         if compiler.bench.is_over:
             return
         reference = compiler.computed(value, forms[0], "value")
-        compiler.scope.data[f"data/{reference.argument}"] = reference
-        read = symbol(f"data/{reference.argument}", forms[0])
+        read = compiler.named(reference, forms[0])
         rest = Parens((form.items[0], *forms[1:]), form.span)
         first, second = ((read,), (rest,)) if stops_at_truth else ((rest,), (read,))
         _choose(compiler, read, env, target, first, second)
@@ -242,8 +239,7 @@ def _case(compiler: Compiling, form: Parens, env: Env, target: str) -> None:
     if compiler.bench.is_over:
         return
     reference = compiler.computed(value, form.items[1], "value")
-    compiler.scope.data[f"data/{reference.argument}"] = reference
-    read = symbol(f"data/{reference.argument}", form.items[1])
+    read = compiler.named(reference, form.items[1])
     clauses = list(form.items[2:])
     found: list[Form] = []
     while len(clauses) > 1:

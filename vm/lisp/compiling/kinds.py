@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from stepward.vm.lisp.compiling.forms import has_names, key_of
 from stepward.vm.lisp.compiling.texts import names_in
 from stepward.vm.lisp.compiling.values import ANY, BOOLEAN, NUMBER, Env, Inline, Pure, Reference, Type
 from stepward.vm.lisp.forms import Braces, Brackets, Form, Literal, Members, Parens, Short, Symbol
 from stepward.vm.lisp.functions.table import rows
 from stepward.vm.lisp.threading import into
-from stepward.vm.lisp.values import Keyword, is_number
+from stepward.vm.lisp.values import is_number
 
 _TEXT: Final[Type] = {"type": "string"}
 _COUNT: Final[Type] = {"type": "integer", "minimum": 0}
@@ -101,14 +102,7 @@ def _hidden(bindings: Form) -> Env:
 
 
 def _object(items: tuple[Form, ...], env: Env) -> Type:
-    keys = [_key(one) for one in items[::2]]
-    if None in keys or len(set(keys)) != len(keys):
+    if not has_names(items) or not items:
         return {"type": "object"}
-    parts = {str(key): type_of(value, env) for key, value in zip(keys, items[1::2], strict=True)}
-    return {"type": "object", "properties": parts, "required": list(parts)} if parts else {"type": "object"}
-
-
-def _key(form: Form) -> str | None:
-    if isinstance(form, Literal) and isinstance(form.value, str):
-        return str(form.value)
-    return form.value.name if isinstance(form, Literal) and isinstance(form.value, Keyword) else None
+    parts = {str(key_of(key)): type_of(value, env) for key, value in zip(items[::2], items[1::2], strict=True)}
+    return {"type": "object", "properties": parts, "required": list(parts)}

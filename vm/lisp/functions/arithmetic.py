@@ -32,6 +32,11 @@ def _too_long(function: str) -> Fault:
     return Fault("arithmetic_error", f"the result of `{function}` has over {MAX_DIGITS} digits", _SMALLER)
 
 
+def _by_zero(function: str) -> Fault:
+    hint = "test the divisor before: `(when-not (zero? n) …)`"
+    return Fault("arithmetic_error", f"`{function}` divides by zero", hint)
+
+
 def calculate(sign: str, left: Any, right: Any) -> Number:
     """Return the exact result of `+`, `-` or `*`; raises a Fault for what is no number, or is too long."""
     if type(left) is int and type(right) is int and -(10**18) < left < 10**18 and -(10**18) < right < 10**18:
@@ -54,9 +59,7 @@ def _as_language(value: Number | Fraction, function: str) -> Number:
 def quotient(left: Number, right: Number, function: str = "/") -> Number:
     """Return a quotient: exact where it has a finite decimal form, else rounded to ROUNDED_TO digits."""
     if not right:
-        raise Fault(
-            "arithmetic_error", f"`{function}` divides by zero", "test the divisor before: `(when-not (zero? n) …)`"
-        )
+        raise _by_zero(function)
     a, b = Decimal(left), Decimal(right)
     try:
         result = _EXACT.divide(a, b)
@@ -124,9 +127,7 @@ def dec(ctx: Context, value: Any) -> Number:
 def _parts(left: Any, right: Any, function: str) -> tuple[Fraction, Fraction]:
     a, b = Fraction(number(left, function)), Fraction(number(right, function))
     if not b:
-        raise Fault(
-            "arithmetic_error", f"`{function}` divides by zero", "test the divisor before: `(when-not (zero? n) …)`"
-        )
+        raise _by_zero(function)
     return a, b
 
 

@@ -230,7 +230,7 @@ def nth(ctx: Context, collection: Any, position: Any, *default: Any) -> Any:
     """Return the item at a position, counted from 0; without one the default, or an error."""
     at = index(position, "nth")
     if isinstance(collection, Endless):
-        return _nth_of_endless(ctx, collection, at)
+        return nth_of_endless(ctx, collection, at)
     if isinstance(collection, Map | Set):
         raise type_fault("nth", "a vector, a list or a text", kind(collection), "make a list of it with `seq`")
     if collection is None:
@@ -244,7 +244,8 @@ def nth(ctx: Context, collection: Any, position: Any, *default: Any) -> Any:
     raise Fault("bounds_error", f"there is no item {at} among {len(items)}", hint, position=at, count=len(items))
 
 
-def _nth_of_endless(ctx: Context, collection: Any, at: int) -> Steps:
+def nth_of_endless(ctx: Context, collection: Any, at: int) -> Steps:
+    """Return the item at a position of an endless sequence."""
     item = None
     for _ in range(at + 1):
         item, collection = yield from collection.next(ctx)

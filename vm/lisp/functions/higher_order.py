@@ -9,7 +9,7 @@ from stepward.vm.lisp.endless import chosen, counting, mapped
 from stepward.vm.lisp.faults import Fault, type_fault
 from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.streams import Endless
-from stepward.vm.lisp.values import Map, Reduced, Steps, Store, Vector, kind
+from stepward.vm.lisp.values import Items, Map, Reduced, Steps, Store, Vector, kind
 
 SHELF: Final = FunctionTable("functions of functions")
 
@@ -198,6 +198,13 @@ def take_while(ctx: Context, function: Any, collection: Any) -> Steps:
     return out.list()
 
 
+def _first_that_fails(ctx: Context, function: Any, items: Items) -> Steps:
+    for position, item in enumerate(items):
+        if not holds((yield from ctx.apply(function, item))):
+            return position
+    return len(items)
+
+
 @SHELF.function("drop-while", "pred coll", 2, 2)
 def drop_while(ctx: Context, function: Any, collection: Any) -> Steps:
     """Return the items from the first one on for which a function does not hold."""
@@ -208,11 +215,7 @@ def drop_while(ctx: Context, function: Any, collection: Any) -> Steps:
                 return collection
             collection = behind
     items = ctx.sized(collection, "drop-while")
-    start = 0
-    for item in items:
-        if not holds((yield from ctx.apply(function, item))):
-            break
-        start += 1
+    start = yield from _first_that_fails(ctx, function, items)
     return ctx.list(items.part(start, len(items)))
 
 
@@ -220,11 +223,7 @@ def drop_while(ctx: Context, function: Any, collection: Any) -> Steps:
 def split_with(ctx: Context, function: Any, collection: Any) -> Steps:
     """Return what `take-while` gives, and the items behind it."""
     items = ctx.sized(collection, "split-with")
-    start = 0
-    for item in items:
-        if not holds((yield from ctx.apply(function, item))):
-            break
-        start += 1
+    start = yield from _first_that_fails(ctx, function, items)
     return ctx.vector((ctx.list(items.part(0, start)), ctx.list(items.part(start, len(items)))))
 
 

@@ -10,7 +10,7 @@ from stepward.vm.lisp.context import Context
 from stepward.vm.lisp.endless import counting, cycled, iterated, repeated
 from stepward.vm.lisp.faults import Fault, type_fault
 from stepward.vm.lisp.functions.arithmetic import add, compared
-from stepward.vm.lisp.functions.collections import index
+from stepward.vm.lisp.functions.collections import index, nth_of_endless
 from stepward.vm.lisp.functions.function_table import FunctionTable
 from stepward.vm.lisp.streams import Endless
 from stepward.vm.lisp.values import Items, List, Map, Steps, equal, kind, number, wrapped
@@ -37,7 +37,7 @@ def _or_nil(items: List) -> List | None:
 def first(ctx: Context, collection: Any) -> Any:
     """Return the first item, nil without one."""
     if isinstance(collection, Endless):
-        return _first_of_endless(ctx, collection, 0)
+        return nth_of_endless(ctx, collection, 0)
     if isinstance(collection, str):
         return collection[:1] or None
     return _item(ctx, collection, 0)
@@ -47,15 +47,8 @@ def first(ctx: Context, collection: Any) -> Any:
 def second(ctx: Context, collection: Any) -> Any:
     """Return the second item, nil without one."""
     if isinstance(collection, Endless):
-        return _first_of_endless(ctx, collection, 1)
+        return nth_of_endless(ctx, collection, 1)
     return _item(ctx, collection, 1)
-
-
-def _first_of_endless(ctx: Context, collection: Any, skipped: int) -> Steps:
-    for _ in range(skipped):
-        _, collection = yield from collection.next(ctx)
-    item, _ = yield from collection.next(ctx)
-    return item
 
 
 @SHELF.function("last", "coll", 1, 1)
