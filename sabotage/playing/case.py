@@ -107,10 +107,19 @@ class Case:
             if error is not None:
                 raise error
 
-    def machine(self, tools: Any = None, model: Any = None, *parts: Any, **options: Any) -> ExecutionVM:
+    def machine(
+        self,
+        tools: Any = None,
+        model: Any = None,
+        journal: Any = None,
+        policies: Any = (),
+        *,
+        checker: Any = None,
+        **options: Any,
+    ) -> ExecutionVM:
         """Return a machine with the weakness of the case, for an attack without trials."""
-        defaults = {"random": self.random, "checker": None}
-        return ExecutionVM(tools, model, *parts, **{**defaults, **options, **self.weakness.options})
+        options = {"random": self.random, **options, **self.weakness.options}
+        return ExecutionVM(tools, model, journal, policies, checker=checker, **options)
 
     def count(self, events: int = 1) -> None:
         """Count events that reached the machine or its store."""

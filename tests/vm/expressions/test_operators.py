@@ -30,7 +30,7 @@ from stepward.validator.engine.values import texts
 from stepward.validator.engine.values.classes import Space
 from stepward.validator.engine.values.cuts import Cuts, class_values
 from stepward.validator.engine.values.domains import Domain, Domains, Range
-from stepward.validator.engine.values.languages import asked, cut_by_automata
+from stepward.validator.engine.values.languages import cut_by_automata, pattern_of
 from stepward.validator.engine.values.shortest_texts import shortest
 from stepward.validator.engine.values.states import UNDEFINED
 from stepward.validator.engine.values.texts import Atom
@@ -346,7 +346,7 @@ def test_everyone_knows_every_question_about_a_text(question: Question) -> None:
         assert {text for text in TEXTS if literal in texts.parts_of(question, text)} == {
             text for text in TEXTS if atom.of(text)
         }
-    assert asked(Atom(question, "a"))
+    assert pattern_of(Atom(question, "a"))
     if question != "is":
         for literal, text in product(literals, TEXTS):
             answer = Atom(question, literal).of(text)
