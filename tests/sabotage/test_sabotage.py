@@ -249,7 +249,7 @@ def test_a_crash_ends_a_wave_and_the_next_one_has_what_was_to_be_tried_again() -
     steps = [{"id": "all", "type": "parallel", "max_concurrency": 1, "parallel_steps": parts}]
     tools = {"mail": {"effect": "write", "idempotent": True}, "sign": {"effect": "none"}}
     program = Program.from_dict({"name": "waves", "tools": tools, "steps": steps})
-    matrix = attack_program(program, orders=Orders(attacks=("retries-after-crash",), examples=12))
+    matrix = attack_program(program, orders=Orders(attacks=("retries-after-crash",), examples=size(6, 12)))
     assert matrix.ok, matrix.breaches[0].what
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from commands import BAD, check, put
 from paths import PROGRAMS
-from sizes import size
+from sizes import by_day, size
 from stepward.validator.findings import Report
 from stepward.validator.gate.cache import FOLDER
 
@@ -64,7 +64,7 @@ def is_hit(checked: list[str], *arguments: str) -> bool:
 def put_programs(folder: Path, *, codes: tuple[str, ...] | None) -> None:
     """Copy the examples, each bad one beside a configuration that names its policy.
 
-    Without `codes` it is by day one bad program of each code, and by night all of them.
+    Without `codes` it is by day one bad program of each code and a third of the good ones, and by night all of them.
     """
     copied: Counter[str] = Counter()
     for path in sorted((PROGRAMS / "bad").rglob("*")):
@@ -81,7 +81,9 @@ def put_programs(folder: Path, *, codes: tuple[str, ...] | None) -> None:
                 shutil.copy(policy, home)
                 (home / "stepward.toml").write_text(f'policies = ["{policy.name}"]\n')
     if codes is None:
-        shutil.copytree(PROGRAMS / "good", folder / "good")
+        (folder / "good").mkdir()
+        for path in by_day(sorted((PROGRAMS / "good").iterdir()), 3):
+            shutil.copy(path, folder / "good")
 
 
 def kept_bad() -> Path:
