@@ -17,7 +17,7 @@ from stepward.vm.machine.effects import repeated
 from stepward.vm.machine.events import IDLE, Action, Call, Calls, Event, Kind, Result, make_event, unsealed
 from stepward.vm.machine.forks import leaves, unpaid_attempts, within
 from stepward.vm.machine.keys import FrameName, shown
-from stepward.vm.machine.ordering import come_before, is_due, lacking, slots_before
+from stepward.vm.machine.ordering import come_before, is_due, lacks, slots_before
 from stepward.vm.machine.plan import CallPlan, Plan, StepPlan, successor_fields
 from stepward.vm.machine.sizes import oversize, recorded_size, refusal
 from stepward.vm.machine.slots import UNDEFINED
@@ -141,11 +141,19 @@ def go_on(
         assert step.is_parallel, "a step with one call is left when that is settled"
         return _joined(plan, state, step, call_states, visit)
     for call, call_state in zip(step.calls if step.order is not None else (), call_states, strict=False):
-        name = lacking(step, call.sub, call_states) if call_state.phase == READY else None
-        if name is not None and call.sub not in under_way:
-            why = f"`{call.id}` can't start: it depends on `{name}`, which has no output"
+        if call_state.phase == READY and call.sub not in under_way and lacks(step, call.sub, call_states):
+            why = f"`{call.id}` can't start: {_why_lacking(step, call.sub)}"
             return unstarted(Visit(plan, state, step, visit), call, "blocked", why, DEPENDENCY)
     return _wave(plan, state, step, call_states, visit, under_way)
+
+
+def _why_lacking(step: StepPlan, sub: int) -> str:
+    """Return why a sub-step can't start: which of several has come to nothing first depends on timing."""
+    assert step.order is not None
+    *others, last = (f"`{step.calls[one].id}`" for one in sorted(step.order.needs[sub]))
+    if not others:
+        return f"it depends on {last}, which has no output"
+    return f"it depends on {', '.join(others)} and {last}, and one of them has no output"
 
 
 def _starting(
@@ -393,7 +401,7 @@ def _joined(plan: Plan, state: State, step: StepPlan, call_states: tuple[CallSta
         body |= {"error": too_large, "kind": "failed", **named(plan, BAD_OUTPUT)}
         return make_event("joined", body | after(plan, step, "failed", BAD_OUTPUT))
     # What did not start because of a failure does not explain it.
-    own = [one for one in failed if lacking(step, one[0].sub, call_states) is None] or failed
+    own = [one for one in failed if not lacks(step, one[0].sub, call_states)] or failed
     name = own[0][1].name  # the first in the order of the program, not in time
     body |= {"error": "; ".join(f"`{call.id}`: {found.error}" for call, found in own[:3]), **named(plan, name)}
     if is_again:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -83,6 +84,14 @@ async def keep_going(driver: Driver) -> None:
         raise error
 
 
+@dataclass(slots=True)
+class _Decided:
+    """The state in which calls were decided; `holds` says whether it was the same when the first of them started."""
+
+    state: State
+    holds: bool | None = None
+
+
 class _Members:
     """The calls that go on in this process, or wait to be tried again, and what they raised.
 
@@ -107,10 +116,13 @@ class _Members:
             under_way = frozenset(self.tasks) if self.tasks else NOBODY
             action = next_action(driver, under_way)
             if isinstance(action, Calls):
+                decided = _Decided(driver.state)
                 for call in action.calls:
                     assert (call.frame, call.sub) not in self.tasks, "a call that is under way is not to be made"
                     # Not by `create_task`: a factory of the loop could start it before it is known.
-                    self.tasks[call.frame, call.sub] = asyncio.Task(self._make(call), loop=asyncio.get_running_loop())
+                    self.tasks[call.frame, call.sub] = asyncio.Task(
+                        self._make(call, decided), loop=asyncio.get_running_loop()
+                    )
                 if driver.state.fork is not None:
                     await asyncio.sleep(0)  # each records its start, which the next decision knows
                     self.gather()
@@ -189,14 +201,26 @@ class _Members:
         for key in self._asleep:
             self.tasks[key].cancel()
 
-    async def _make(self, call: Call) -> None:
+    async def _make(self, call: Call, decided: _Decided) -> None:
         """Make an attempt; one that is not the first waits before it starts."""
+        if self._is_overtaken(call, decided):
+            return  # the next decision knows what has happened, such as what is left of a budget
         if call.is_retry and not call.is_started:
             await self.driver.pause(call, partial(self._sleep, (call.frame, call.sub)))
             if self._stops or not self._is_affordable(call):
                 return
             call = call._replace(is_retry=False)
         await self.driver.attempt(call)
+
+    def _is_overtaken(self, call: Call, decided: _Decided) -> bool:
+        """Return whether something has happened between a decision and the start of its first call.
+
+        That matters in branches, where others go on. The calls behind the first one start in the same turn of the loop.
+        """
+        state = self.driver.state
+        if decided.holds is None:
+            decided.holds = state is decided.state or state.fork is None
+        return not decided.holds and not call.is_started and self.driver.plan.calls[call.step].has_intent
 
     def _is_affordable(self, call: Call) -> bool:
         """Return whether a call may start after a delay, in which replies to others may have used up a budget.

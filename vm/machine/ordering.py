@@ -29,12 +29,9 @@ def output_changes(call: CallPlan | StepPlan, value: Any) -> list[tuple[int, Any
     return slots if call.variable == NOWHERE else [*slots, (call.variable, value)]
 
 
-def lacking(step: StepPlan, sub: int, calls: Sequence[CallState]) -> str | None:
-    """Return the id of the first dependency of a sub-step that ended without an output, or None."""
-    if step.order is None:
-        return None
-    needs = sorted(step.order.needs[sub])
-    return next((step.calls[one].id for one in needs if calls[one].phase in GIVES_NOTHING), None)
+def lacks(step: StepPlan, sub: int, calls: Sequence[CallState]) -> bool:
+    """Return whether something that a sub-step depends on ended without an output."""
+    return step.order is not None and any(calls[one].phase in GIVES_NOTHING for one in step.order.needs[sub])
 
 
 def is_due(step: StepPlan, sub: int, calls: Sequence[CallState]) -> bool:
@@ -44,7 +41,7 @@ def is_due(step: StepPlan, sub: int, calls: Sequence[CallState]) -> bool:
 
 def waits(step: StepPlan, sub: int, calls: Sequence[CallState]) -> bool:
     """Return whether a sub-step can neither start nor fail now, because one that it depends on has not come out."""
-    return calls[sub].phase == READY and not is_due(step, sub, calls) and lacking(step, sub, calls) is None
+    return calls[sub].phase == READY and not is_due(step, sub, calls) and not lacks(step, sub, calls)
 
 
 def open_calls(state: State) -> frozenset[tuple[FrameName, int]]:

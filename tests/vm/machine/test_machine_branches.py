@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from random import Random
 from typing import Any
 
 import pytest
 
-from machines import Bench, ask, assign, check, end, program, tool
+from machines import Bench, ask, assign, check, end, program, tool, unchecked
 from siblings import killed, took
-from stepward.vm import InDoubt, ModelReply, Run, Suspend
+from stepward.vm import InDoubt, MemoryJournal, ModelReply, Run, Suspend
 from stepward.vm.errors import ProgramError
 from stepward.vm.machine.history import fold, load
 from stepward.vm.machine.state import Limits, snapshot
@@ -335,3 +336,27 @@ def test_killed_processes_double_lose_and_block_nothing(chunk: int) -> None:
     data = made(*CRASHING)
     died = sum(killed(seed, data, ("a3", "c1"), Counter(EFFECTS)) for seed in range(chunk * 15, (chunk + 1) * 15))
     assert died >= 25
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_call_of_a_branch_does_not_start_for_which_the_budget_is_spent_meanwhile(turns: int) -> None:
+    """Two reads come back between the decision that three calls start, and the first of their starts."""
+
+    async def look() -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    async def pay() -> None:
+        await asyncio.sleep(0.01)
+
+    sub_steps = {"type": "parallel", "parallel_steps": [tool("c2", "pay"), tool("c3", "look"), tool("c4", "look")]}
+    tools = {"look": {"effect": "read"}, "pay": {"effect": "write", "idempotent": True}}
+    branches = {
+        "a": branch(tool("a1", "look")),
+        "b": branch(tool("b1", "look")),
+        "c": branch({"id": "c1", **sub_steps}),
+    }
+    found = program(fork("p", **branches), end("z"), language=2, tools=tools, max_steps=5)
+    run = unchecked({"look": look, "pay": pay}, None, MemoryJournal()).run_sync(found, {})
+    assert (run.status, run.reason) == ("BUDGET_EXCEEDED", "max_steps")
+    assert run.steps <= 5

@@ -194,7 +194,7 @@ def test_what_depends_on_a_failure_does_not_start_and_the_others_go_on() -> None
     assert run.status == "FAILED"
     blocked = {record.step: record.error for record in run.trace if type(record).__name__ == "Blocked"}
     assert blocked == {
-        "d": "`d` can't start: it depends on `b`, which has no output",
+        "d": "`d` can't start: it depends on `b` and `c`, and one of them has no output",
         "e": "`e` can't start: it depends on `d`, which has no output",
     }
     (joined,) = [record for record in run.trace if type(record).__name__ == "Joined"]
@@ -442,3 +442,16 @@ def test_an_output_that_repeats_a_sensitive_value_of_what_it_depends_on_is_sensi
     shown = run.view("model")
     assert "a.output" not in shown or secret not in str(shown["a.output"])
     assert secret not in "".join(entry.record.decode() for entry in bench.journal.read("run"))
+
+
+def test_the_trace_hash_does_not_tell_which_of_several_has_failed_first() -> None:
+    hashes = set[str]()
+    for slow in "ab":
+        tools = Timed(**{slow: 1})
+        tools.said |= {"a": ValueError("no a"), "b": ValueError("no b")}
+        parts = [member("a", on_error="skip"), member("b", on_error="skip"), member("c", "a", "b", on_error="skip")]
+        run, _ = took(program(*parts), tools)
+        blocked = [record.error for record in run.trace if type(record).__name__ == "Blocked"]
+        assert blocked == ["`c` can't start: it depends on `a` and `b`, and one of them has no output"]
+        hashes.add(run.trace_hash)
+    assert len(hashes) == 1
