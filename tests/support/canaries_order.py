@@ -27,8 +27,8 @@ def ignores_a_failed_dependency(patch: pytest.MonkeyPatch) -> None:
 
     for module in (calls, apply, ordering):
         patch.setattr(module, "is_due", is_due)
-    patch.setattr(calls, "lacking", lambda *_: None)
-    patch.setattr(ordering, "lacking", lambda *_: None)
+    patch.setattr(calls, "lacks", lambda *_: False)
+    patch.setattr(ordering, "lacks", lambda *_: False)
 
 
 def knows_no_order(patch: pytest.MonkeyPatch) -> None:
