@@ -16,6 +16,7 @@ from stepward.sabotage.playing.case import Case
 from stepward.sabotage.playing.quiet import without_log_of_caches
 from stepward.sabotage.playing.trial import Trial
 from stepward.sabotage.playing.variants import calls_in, variant
+from stepward.sabotage.recorded.shared.given import ReplyTable
 from stepward.vm.language.types import fits
 from stepward.vm.machine.clock import ManualClock
 from stepward.vm.machine.plan import CallPlan
@@ -28,21 +29,6 @@ SECONDS: Final = 0.003
 """How long the cache takes to keep an entry."""
 
 VALUES: Final[tuple[Any, ...]] = (7, "no such reply", None, True, (), FrozenMap(odd=("x", 1)))
-
-
-class Honest:
-    """A cache that does what it is told."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, bytes] = {}
-
-    def get(self, key: str) -> bytes | None:
-        """Return the entry of a key, or None."""
-        return self.entries.get(key)
-
-    def put(self, key: str, entry: bytes) -> None:
-        """Keep an entry."""
-        self.entries[key] = entry
 
 
 class Poisoned:
@@ -130,7 +116,7 @@ class RepliesAcrossRuns(Attack):
         return Outcome.ABSORBED
 
     def _play(self, case: Case, chance: Random) -> None:
-        program, cache, table = questions_program(chance), Honest(), dict[str, Any]()
+        program, cache, table = questions_program(chance), ReplyTable(), dict[str, Any]()
         topics, models = chance.sample(TOPICS, 2), chance.sample(MODELS, 2)
         case.log(f"run this program: {to_json(freeze(program.to_dict()))}")
         for number in range(RUNS):

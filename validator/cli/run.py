@@ -146,12 +146,11 @@ def run(file: Path, **options: Any) -> None:
             name = options["run_id"]
             if name and journal.head(name) is not None:
                 click.echo(f"run `{name}` exists: this is how it is", err=True)
+            machine = means.machine(journal, policies)
             if options["is_queued"]:
-                machine = means.machine(journal, policies)
                 queued = machine.queue_sync(program, inputs, run_id=options["run_id"], by=options["by"])
                 _print_queued(queued, options)
                 return
-            machine = means.machine(journal, policies)
             name = f"run-{token_hex(16)}" if name is None else name
             start = partial(machine.run_sync, program, inputs, run_id=name, by=options["by"])
             run = _driven(machine, start, options, lambda: name if journal.head(name) is not None else None)

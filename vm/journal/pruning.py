@@ -15,7 +15,7 @@ from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import canonical, read_canonical
 from stepward.vm.journal.receipts import Receipt
 from stepward.vm.journal.records import PRUNED_TAG
-from stepward.vm.journal.signing import SigningKey, VerifyKey
+from stepward.vm.journal.signing import SigningKey, VerifyKey, signer_among
 from stepward.vm.journal.store import Head, Journal
 from stepward.vm.journal.verdict import Fault, Verdict
 
@@ -104,11 +104,7 @@ class Pruned:
 
     def signer(self, keys: Iterable[VerifyKey]) -> VerifyKey | None:
         """Return the one of `keys` that signed it, or None."""
-        signature = self.signature
-        if signature is None:
-            return None
-        message = self.message()
-        return next((one for one in keys if one.id == self.key and one.has_signed(message, signature)), None)
+        return signer_among((one for one in keys if one.id == self.key), self.message(), self.signature)
 
     def misfit(self, receipt: Receipt) -> str | None:
         """Return why a receipt does not fit the run, or None."""

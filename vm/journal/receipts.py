@@ -15,7 +15,7 @@ from typing import Any, Final
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import LARGEST, canonical
 from stepward.vm.journal.records import RECEIPT_TAG
-from stepward.vm.journal.signing import SigningKey, VerifyKey
+from stepward.vm.journal.signing import SigningKey, VerifyKey, signer_among
 
 VERSION: Final = 1
 _FIELDS: Final = ("digest", "key", "run", "seq", "signature", "status", "trace", "v")
@@ -88,11 +88,7 @@ class Receipt:
 
     def signer(self, keys: Iterable[VerifyKey]) -> VerifyKey | None:
         """Return the one of `keys` that signed this receipt, or None."""
-        signature = self.signature
-        if signature is None:
-            return None
-        message = self.message()
-        return next((key for key in keys if key.id == self.key and key.has_signed(message, signature)), None)
+        return signer_among((one for one in keys if one.id == self.key), self.message(), self.signature)
 
     def _fields(self) -> dict[str, Any]:
         return {

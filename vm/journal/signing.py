@@ -160,11 +160,12 @@ class SigningKey:
 
 def signer_of(run: str, head: Head | None, keys: Iterable[VerifyKey]) -> VerifyKey | None:
     """Return the one of `keys` that signed the head of a run, or None."""
-    if head is None or head.signature is None:
-        return None
-    message = head_message(run, head.seq, head.digest)
-    signature = head.signature
-    return next((key for key in keys if key.has_signed(message, signature)), None)
+    return None if head is None else signer_among(keys, head_message(run, head.seq, head.digest), head.signature)
+
+
+def signer_among(keys: Iterable[VerifyKey], message: bytes, signature: bytes | None) -> VerifyKey | None:
+    """Return the one of `keys` that signed a message, or None."""
+    return None if signature is None else next((key for key in keys if key.has_signed(message, signature)), None)
 
 
 def _key_id(key: Ed25519PublicKey) -> str:
