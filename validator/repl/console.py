@@ -55,7 +55,12 @@ def rendered(answer: TurnAnswer) -> Iterator[str]:
         return
     place = f" at {error.details['line']}:{error.details['column']}" if "line" in error.details else ""
     yield f"error[{error.reason}]{place}: {safe(error.message)}"
-    lines = answer.told.splitlines() if answer.told else []
-    yield from (f"  {safe(line)}" for line in lines if line.startswith(("path:", "with ", "turn ")))
+    wrong = 0
+    for line in answer.told.splitlines():
+        wrong += line.startswith("wrong: ")
+        if line.startswith(("path:", "with ", "turn ")):
+            yield f"  {safe(line)}"
+        elif line.startswith("wrong: ") and wrong > 1:  # the first one is the error
+            yield f"  {safe(line.replace('wrong: ', 'and: ', 1))}"
     if error.hint:
         yield f"  help: {safe(error.hint)}"

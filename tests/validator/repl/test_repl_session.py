@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from stepward.validator.repl.console import rendered
 from stepward.vm import Program
 from stepward.vm.journal.verify import verify
 from stepward.vm.machine.replay import replay, replayer
@@ -140,6 +141,52 @@ def test_a_second_payment_is_refused_before_its_turn_starts() -> None:
     assert details["before"] == ["turn 1: (tool/refund {:amount 5})"]
     assert "turn 1 of this session: (tool/refund {:amount 5})" in answer.told
     assert last(session, "(inc x)").value == 2
+
+
+EARLIER = (
+    "(defn pay [n] (tool/refund {:amount n}))",
+    "(defn tell [n] (tool/remind {:id (/ 6 n)}))",
+    "(defn one [n] n)",
+    "(defn each [ns] (doseq [n ns] (tool/remind {:id n})))",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "place"),
+    [
+        ("(inc 1)\n  (pay 500)", "gate", (2, 3)),
+        ("(inc 1)\n  (do (pay 5)\n (pay 6))", "gate", (3, 2)),
+        ("(inc 1)\n  (defn both [n] (pay n))\n (both 500)", "gate", (3, 2)),
+        ("(inc 1)\n  (tell 0)", "arithmetic_error", (2, 3)),
+        ("(inc 1)\n  (tell 1)", "tool_error", (2, 3)),
+        ("(defn one [] 1)\n(defn tell [n] (tool/remind {:id (one n)}))\n(tell 2)", "arity_error", (2, 34)),
+        ("(def rows (:rows (tool/raw {})))\n (each rows)", "refused", (2, 2)),
+    ],
+)
+def test_what_is_wrong_stands_in_the_turn_and_not_in_the_functions_before_it(
+    text: str, found: str, place: tuple[int, int]
+) -> None:
+    shop = Shop()
+    shop.failing = {6}
+    answer = last(shop.session(), *EARLIER, text)
+    assert answer.error is not None
+    assert answer.error.message.startswith("in a function of an earlier turn: ") is (found == "refused")
+    assert (answer.error.reason, answer.error.details.get("line"), answer.error.details.get("column")) == (
+        found,
+        *place,
+    )
+
+
+def test_each_path_stands_under_its_own_message() -> None:
+    answer = last(Shop().session(), "(tool/refund {:amount 5})", "(tool/refund {:amount 500})")
+    starts = [line.split("`", 1)[0] for line in rendered(answer)]
+    assert starts == [
+        "error[gate] at 1:1: ",
+        *["  path: refund starts", "  and: "],
+        "  path: refund starts",
+        "  turn 1 of this session: (tool/refund {:amount 5})",
+        "  help: route the run around ",
+    ]
 
 
 def test_a_payment_of_a_failed_turn_counts_and_its_retry_is_no_second_one() -> None:

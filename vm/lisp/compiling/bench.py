@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -34,10 +34,16 @@ class OpenExit(NamedTuple):
 
 
 class Bench:
-    """Steps in the order in which they are made. `ways` lead to the next one."""
+    """Steps in the order in which they are made. `ways` lead to the next one.
 
-    def __init__(self, texts: Texts) -> None:
+    `around` are the places of the calls of functions that are compiled, from the outside in. What stands behind the
+    first `own` characters of the text is of earlier turns: its steps stand where the turn calls it.
+    """
+
+    def __init__(self, texts: Texts, around: Sequence[Span], own: int) -> None:
         self.texts = texts
+        self._around = around
+        self._own = own
         self.steps: list[dict[str, Any]] = []
         self.stretches: dict[Path, tuple[int, int]] = {}
         self.ways: list[OpenExit] = [OpenExit({}, "start", {})]
@@ -99,11 +105,19 @@ class Bench:
         number = len(self.steps)
         self.steps.append(step)
         place = (*self._prefix, "steps", number)
-        self.stretches[place] = self.texts.offsets(form.span)
+        self.stretches[place] = self._stretch(form.span)
         for path, span in spans.items():
-            self.stretches[*place, *path] = self.texts.offsets(span)
+            self.stretches[*place, *path] = self._stretch(span)
         fields_out = {"end": (), "condition": ("then", "otherwise")}.get(kind, ("next_step",))
         self.ways = [OpenExit(step, one, known) for one in fields_out]
+
+    def _stretch(self, span: Span) -> tuple[int, int]:
+        """Return where a form stands for the author of the text."""
+        return self.texts.offsets(self._around[0] if self._around and self.is_earlier(span) else span)
+
+    def is_earlier(self, span: Span) -> bool:
+        """Return whether a form is of an earlier turn."""
+        return self.texts.offsets(span)[0] >= self._own
 
     @contextmanager
     def body(self) -> Iterator[list[dict[str, Any]]]:

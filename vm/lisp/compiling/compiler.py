@@ -53,18 +53,24 @@ def _refuse_definitions_within(form: Form) -> None:
 class Compiler:
     """Compiles one program. A target is TAIL, RETURN, DISCARD, or the variable that a value goes to.
 
-    `earlier` are the functions of earlier turns, which stand behind the forms of the program in its text.
+    `earlier` are the functions of earlier turns, which stand behind the forms of the program in its text. `own` is the
+    number of characters of the turn itself.
     """
 
     def __init__(
-        self, text: str, forms: tuple[Form, ...], start: StartingPoint | None = ALONE, earlier: tuple[Form, ...] = ()
+        self,
+        text: str,
+        forms: tuple[Form, ...],
+        start: StartingPoint | None = ALONE,
+        earlier: tuple[Form, ...] = (),
+        own: int | None = None,
     ) -> None:
         self.forms = forms
         self.start = start
         self.sites = Sites()
         everything = (*earlier, *forms)
         texts = Texts(text, everything)
-        self.bench = Bench(texts)
+        self.bench = Bench(texts, self.sites.around, len(text) if own is None else own)
         self.scope = Scope(texts, everything, self.bench.name, {} if start is None else start.values)
         self.effects = Effects()
         self._earlier = earlier

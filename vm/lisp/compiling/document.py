@@ -56,7 +56,8 @@ def read_turn(name: str, text: str, start: StartingPoint) -> Turn:
     earlier_functions = {one: written for one, written in start.functions.items() if one not in defined}
     whole = "\n".join([text, *(["", "; from earlier turns"] if earlier_functions else []), *earlier_functions.values()])
     earlier = program_forms(whole)[len(forms) :] if earlier_functions else ()
-    compiler = _compiled(whole, forms if not earlier_functions else program_forms(whole)[: len(forms)], start, earlier)
+    own = forms if not earlier_functions else program_forms(whole)[: len(forms)]
+    compiler = _compiled(whole, own, start, earlier, len(text))
     written = {one: compiler.scope.texts.of(form) for one, form in compiler.scope.functions.items()}
     functions = {one: written[one] for one in written if one not in earlier_functions}
     return Turn(_document(name, whole, compiler, start.max_steps), compiler.scope.sources, functions, compiler.sites)
@@ -106,7 +107,11 @@ def _read(text: str) -> tuple[Form, ...]:
 
 
 def _compiled(
-    text: str, forms: tuple[Form, ...], start: StartingPoint | None = None, earlier: tuple[Form, ...] = ()
+    text: str,
+    forms: tuple[Form, ...],
+    start: StartingPoint | None = None,
+    earlier: tuple[Form, ...] = (),
+    own: int | None = None,
 ) -> Compiler:
     from stepward.vm.lisp.analysis import Analyst, definitions
     from stepward.vm.lisp.compiling.compiler import Compiler
@@ -123,6 +128,12 @@ def _compiled(
     known = definitions(everything) | (frozenset() if start is None else frozenset(start.values))
     # A call of a tool is looked at like any other call, so that mistakes around it are found at their places.
     Analyst({**functions, **dict.fromkeys(tools, functions["identity"])}, SPECIAL, known).program(everything)
-    compiler = Compiler(text, forms, start, earlier)
-    compiler.program()
+    compiler = Compiler(text, forms, start, earlier, own)
+    try:
+        compiler.program()
+    except Fault as fault:
+        if fault.span is not None and compiler.bench.is_earlier(fault.span):
+            fault.message = f"in a function of an earlier turn: {fault.message}"
+            fault.span = next(iter(compiler.sites.around), None)
+        raise
     return compiler
