@@ -19,6 +19,7 @@ from stepward.sabotage.campaigns.specimen_programs import SPECIMENS, specimen_ta
 from stepward.sabotage.invariants import Outcome
 from stepward.sabotage.registry import ATTACK_BY_NAME, ATTACKS
 from stepward.sabotage.target import Route, Target
+from stepward.vm.arguments import COUNT, FUNCTION, NUMBER, PATH, TEXT, made, require, require_each
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 
@@ -83,6 +84,10 @@ class Orders:
         require_names("attacks", "attack", self.attacks, ATTACK_BY_NAME)
         require_count("examples", self.examples)
         require_count("workers", self.workers)
+        require(COUNT, seed=self.seed)
+        require(NUMBER.or_none(), seconds=self.seconds)
+        require(PATH.or_none(), database=self.database)
+        require(TEXT.or_none(), postgres=self.postgres, dask=self.dask)
 
     def chosen(self) -> tuple[type[Attack], ...]:
         """Return the attacks of the campaign."""
@@ -273,6 +278,9 @@ def attack_program(
     """
     from stepward.sabotage.campaigns.confirming import is_repeated
 
+    require(made(Orders), orders=orders)
+    require_each(made(Route), routes=routes)
+    require(FUNCTION.or_none(), progress=progress, confirm=confirm)
     target = Target(program, policies, routes)
     began = time.monotonic()
     rows = {attack.name: Row(attack, orders.misses(attack, target)) for attack in orders.chosen()}

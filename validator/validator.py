@@ -18,6 +18,7 @@ from stepward.validator.failures import Failures
 from stepward.validator.findings import Finding, Label, Property, Report, located
 from stepward.validator.reasons import UnknownReason
 from stepward.validator.waivers import with_waivers
+from stepward.vm.arguments import FUNCTION, NUMBER, made, require
 from stepward.vm.errors import DocumentError, Problem
 from stepward.vm.language.program import Program
 from stepward.vm.reading.document import Document
@@ -50,6 +51,9 @@ class ProgramValidator:
         time_limit: float = LIMIT_SECONDS,
         clock: Clock | None = None,
     ) -> None:
+        require(made(datetime.date).or_none(), today=today)
+        require(NUMBER, time_limit=time_limit)
+        require(made(Clock, words="a running clock of the engine").or_none(), clock=clock)
         if not time_limit > 0:  # `nan` is not above 0 either
             raise ValueError("`time_limit` is a number of seconds above 0")
         self._today = today or datetime.datetime.now(datetime.UTC).date()
@@ -119,6 +123,8 @@ class ProgramValidator:
         from stepward.sabotage.campaign import Orders, attack_program
         from stepward.validator.routes import routes
 
+        require(made(Orders).or_none(), orders=orders)
+        require(FUNCTION.or_none(), progress=progress)
         context = self._context
         program, policies = context.facts.program, context.facts.meaning.policies
         known_routes = routes(program, policies, check=partial(check_program, recheck=False))

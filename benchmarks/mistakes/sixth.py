@@ -147,7 +147,7 @@ SIXTH: Final = (
         "a waiver of another program is accepted",
         (
             (
-                "vm/machine/execution.py",
+                "vm/language/within.py",
                 """        if today is not None and waiver.program == program.name and not waiver.is_expired(today)
 """,
                 """        if today is not None and not waiver.is_expired(today)

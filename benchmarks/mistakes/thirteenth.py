@@ -41,7 +41,7 @@ THIRTEENTH: Final = (
         if cached is not None and cached[0] is program and cached[2] == today:
             return cached[1]
         policies = applying(program, self.policies)
-        plan = Plan(program, policies, _waived(program, policies, today))
+        plan = Plan(program, policies, waived(program, policies, today))
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[id(program)] = (program, plan, today)
@@ -51,7 +51,7 @@ THIRTEENTH: Final = (
         if cached is not None and cached[0] is program:
             return cached[1]
         policies = applying(program, self.policies)
-        plan = Plan(program, policies, _waived(program, policies, self._today()))
+        plan = Plan(program, policies, waived(program, policies, self._today()))
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[id(program)] = (program, plan)

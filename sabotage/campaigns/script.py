@@ -12,6 +12,7 @@ from typing import Any, Final
 from stepward.sabotage.invariants import Breach, Outcome
 from stepward.sabotage.playing.choices import Recorded
 from stepward.sabotage.target import Target
+from stepward.vm.arguments import PATH, TEXT, require
 from stepward.vm.errors import StepwardError
 from stepward.vm.values import freeze, to_json
 
@@ -48,6 +49,7 @@ class Script:
     @classmethod
     def load(cls, path: str | Path) -> Script:
         """Read a script. Raises ScriptRefused if the file is not a script, OSError if it can't be read."""
+        require(PATH, path=path)
         try:
             data = json.loads(Path(path).read_bytes(), parse_float=Decimal)
         except (ValueError, RecursionError):
@@ -99,6 +101,7 @@ class Script:
         from stepward.sabotage.campaigns.shard import play, runner
         from stepward.sabotage.registry import ATTACK_BY_NAME
 
+        require(TEXT.or_none(), postgres=postgres)
         if self.attack not in ATTACK_BY_NAME:
             raise ScriptRefused(f"there is no attack `{self.attack}`")
         attack = ATTACK_BY_NAME[self.attack]()

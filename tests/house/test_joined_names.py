@@ -21,7 +21,7 @@ from stepward.validator.report.fingerprints import fingerprints
 from stepward.validator.result import AdvisedError
 from stepward.vm import Policy, PolicyError, Program, StepwardError
 from stepward.vm.language.meaning import Meaning
-from stepward.vm.machine.execution import _waived
+from stepward.vm.language.within import waived
 from stepward.vm.machine.keys import Token, idempotency_key, token_reference
 from stepward.vm.machine.plan import Plan
 from stepward.vm.reading.source import Place
@@ -39,7 +39,7 @@ def policy(name: str, rule: str = "r", waived: str | None = None) -> Policy:
 
 
 def waiver(name: str, rule: str) -> object:
-    (text,) = _waived(program(tool("pay"), name="p"), [policy(name, waived=rule)], datetime.date(2026, 1, 1))
+    (text,) = waived(program(tool("pay"), name="p"), [policy(name, waived=rule)], datetime.date(2026, 1, 1))
     return text
 
 

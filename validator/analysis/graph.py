@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from stepward.validator.analysis.dominators import Dominators
+from stepward.vm.arguments import made, require
 from stepward.vm.language.flow import Flow
 from stepward.vm.language.transitions import END, Transition
 
@@ -23,6 +24,7 @@ class StepGraph:
     """The control flow of a program as a graph. Steps are identified by their position in the list."""
 
     def __init__(self, flow: Flow) -> None:
+        require(made(Flow), flow=flow)
         self.flow = flow
 
     @cached_property

@@ -23,15 +23,17 @@ from stepward.validator.planner.loop import (
 )
 from stepward.validator.planner.refusal import PlanRefused
 from stepward.validator.planner.verdicts import completed
+from stepward.vm.arguments import COUNT, MAPPING, NUMBER, TEXT, made, require, require_each
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.memory import MemoryJournal
+from stepward.vm.language.policy import Policy
+from stepward.vm.machine.equipment import require_model, require_parts
 from stepward.vm.machine.execution import ExecutionVM
 from stepward.vm.trace import Attempt
 
 if TYPE_CHECKING:
     from stepward.vm.journal.signing import SigningKey, VerifyKey
     from stepward.vm.journal.store import Journal
-    from stepward.vm.language.policy import Policy
     from stepward.vm.language.program import Program
     from stepward.vm.machine.models import Model
     from stepward.vm.machine.observer import Observer
@@ -94,6 +96,13 @@ class Planner:
         max_cost: Decimal | None = None,
         observer: Observer | None = None,
     ) -> None:
+        require_model(model)
+        require_parts(journal=journal, key=key, trusted=trusted, observer=observer)
+        require_each(made(Policy), policies=() if isinstance(policies, Policy) else policies)
+        require(MAPPING.or_none(), manifest=manifest, about=about)
+        require(COUNT, tries=tries)
+        require(COUNT.or_none(), max_tokens=max_tokens)
+        require(NUMBER.or_none(), max_cost=max_cost)
         if not 1 <= tries <= MAX_TRIES:
             raise ValueError(f"`tries` is a number from 1 to {MAX_TRIES}")
         self._model = model
@@ -115,6 +124,9 @@ class Planner:
         continues: Continuing | None = None,
     ) -> Brief:
         """Return what a plan for a task is made from; raises PlanRefused if it is none."""
+        require(TEXT, task=task, name=name)
+        require(MAPPING.or_none(), inputs=inputs)
+        require(made(Continuing).or_none(), continues=continues)
         if continues is not None and inputs is not None:
             raise PlanRefused("a continuation has the inputs that it reads", "leave the types of inputs out")
         return brief_of(

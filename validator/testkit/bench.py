@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stepward.testing.fakes import FakeClock, FakeTools
+from stepward.vm.arguments import FUNCTION, MAPPING, made, require
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -36,6 +37,8 @@ class Bench:
         policies: Sequence[Policy] = (),
         on_run: Callable[[Run], object] | None = None,
     ) -> None:
+        require(MAPPING.or_none(), tools=tools)
+        require(FUNCTION.or_none(), on_run=on_run)
         self.program = _program(program)
         self.clock = FakeClock()
         self.tools = FakeTools(self.program, tools, clock=self.clock, policies=policies)
@@ -55,6 +58,7 @@ class Bench:
 
     def resume(self, run: Run, payload: Any = None, *, step: str | None = None, by: str | None = None) -> Run:
         """Resume a suspended run, at `step` if several steps wait; raises LookupError if none does."""
+        require(made(Run), run=run)
         for waiting in run.suspensions:
             if step in (None, waiting.step):
                 return self._seen(self.machine.resume_sync(waiting.token, payload, by=by))
@@ -63,6 +67,7 @@ class Bench:
 
     def let_pass(self, run: Run) -> Run:
         """Let time pass until the first wait of a run is over, and go on; raises LookupError if it waits for none."""
+        require(made(Run), run=run)
         if run.is_over or run.status == "RUNNING" or run.due is None:
             raise LookupError(f"run `{run.id}` does not wait for a time: it is {run.status}")
         self.clock.time = max(self.clock.time, int(run.due * 1_000_000) + 1)
@@ -70,6 +75,7 @@ class Bench:
 
     def reconcile(self, run: Run, verdict: Verdict, output: Any = None, *, by: str | None = None) -> Run:
         """Settle the first write of a run that is in doubt; raises LookupError if none is."""
+        require(made(Run), run=run)
         if not run.doubts:
             raise LookupError(f"run `{run.id}` has no write in doubt: it is {run.status}")
         return self._seen(self.machine.reconcile_sync(run.id, run.doubts[0].place, verdict, output, by=by))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stepward.vm.arguments import MAPPING, NUMBER, TEXT, made, require
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -31,6 +32,7 @@ class FakeClock(ManualClock):
 
     def advance(self, seconds: float) -> None:
         """Move the clock by a number of seconds."""
+        require(NUMBER, seconds=seconds)
         self.time += int(seconds * 1_000_000)
 
 
@@ -63,11 +65,14 @@ class _ByArgument:
 
 def takes(seconds: float, output: Any = None) -> Any:
     """Return an output that comes after a number of seconds by the fake clock, for tests of time-outs."""
+    require(NUMBER, seconds=seconds)
     return _Takes(seconds, output)
 
 
 def by_argument(argument: str, outputs: Mapping[Any, Any]) -> Any:
     """Return an output that depends on the value of an argument: `by_argument("order_id", {"A": 1, "B": [1, 2]})`."""
+    require(TEXT, argument=argument)
+    require(MAPPING, outputs=outputs)
     return _ByArgument(argument, outputs)
 
 
@@ -93,6 +98,8 @@ class FakeTools:
         clock: FakeClock | None = None,
         policies: Sequence[Policy] = (),
     ) -> None:
+        require(MAPPING.or_none(), outputs=outputs)
+        require(made(FakeClock).or_none(), clock=clock)
         meaning = Meaning(program, policies)
         self.manifest = meaning.manifest
         self.clock = FakeClock() if clock is None else clock
@@ -120,6 +127,7 @@ class FakeTools:
 
     def of(self, name: str) -> list[ToolCall]:
         """Return the calls of a tool, or of a step."""
+        require(TEXT, name=name)
         return [call for call in self.calls if name in (call.tool, call.step)]
 
     def check(self) -> None:

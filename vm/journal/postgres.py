@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from stepward.vm.arguments import TEXT, require
 from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, erased, lease_lost, no_such_run
-from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row, Switch
+from stepward.vm.journal.store import KEYS, NOBODY, Append, Entry, Head, JournalError, Lease, Row, Switch
 
 if TYPE_CHECKING:
     from stepward.vm.journal.postgres_connection import PostgresConnection
@@ -152,6 +153,8 @@ class PostgresJournal:
     def __init__(
         self, conninfo: str, *, schema: str = "stepward", create: bool = True, keys: RunKeys | None = None
     ) -> None:
+        require(TEXT, conninfo=conninfo, schema=schema)
+        require(KEYS.or_none(), keys=keys)
         try:
             from stepward.vm.journal.postgres_connection import PostgresConnection
         except ImportError as error:

@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol
 
+from stepward.vm.arguments import BYTES, NUMBER, PATH, TEXT, require, require_each
 from stepward.vm.journal.store import JournalError
 from stepward.vm.writing import create
 
@@ -71,6 +72,8 @@ class FileKeys:
     """
 
     def __init__(self, folder: str | os.PathLike[str], master: bytes | None = None) -> None:
+        require(PATH, folder=folder)
+        require(BYTES.or_none(), master=master)
         if master is not None and len(master) != KEY_BYTES:
             raise KeyStoreRefused(f"the master key has {len(master)} bytes, not {KEY_BYTES}", "make one of 32 bytes")
         self._folder = Path(folder)
@@ -167,6 +170,8 @@ class CommandKeys:
     """
 
     def __init__(self, command: Sequence[str], patience: float = PATIENCE_SECONDS) -> None:
+        require_each(TEXT, command=command)
+        require(NUMBER, patience=patience)
         self._command = tuple(command)
         self._patience = patience
 

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from stepward.vm.arguments import BYTES, PATH, TEXT, require
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.records import head_message
 from stepward.vm.journal.store import Head
@@ -48,6 +49,8 @@ class VerifyKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+        require(BYTES, pem=pem)
+        require(TEXT, name=name)
         if b"PRIVATE KEY-----" in pem:
             raise KeyRefused(
                 f"`{name}` is a private key; checking needs only the public one, so leave this where it is"
@@ -104,6 +107,7 @@ class SigningKey:
         """Return the key with a seed of 32 secret bytes; raises KeyRefused for another number of bytes."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+        require(BYTES, seed=seed)
         if len(seed) != SEED_BYTES:
             raise KeyRefused(f"the seed of an Ed25519 key has {SEED_BYTES} bytes, not {len(seed)}")
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
@@ -119,6 +123,8 @@ class SigningKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+        require(BYTES, pem=pem)
+        require(TEXT, name=name)
         if b"PUBLIC KEY-----" in pem:
             raise KeyRefused(f"`{name}` is a public key; signing needs the private one")
         key = _read(partial(load_pem_private_key, pem, password=None), name, "private")
@@ -138,6 +144,7 @@ class SigningKey:
         """
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+        require(PATH, path=path)
         pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
             create(path, pem, mode=0o600)
@@ -173,6 +180,7 @@ def _key_id(key: Ed25519PublicKey) -> str:
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:
+    require(PATH, path=path)
     try:
         return Path(path).read_bytes()
     except OSError as error:

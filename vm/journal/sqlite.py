@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from stepward.vm.arguments import PATH, require
 from stepward.vm.journal.encryption import EncryptedVault
 from stepward.vm.journal.refusals import append_refused, lease_lost, no_such_run
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
 from stepward.vm.journal.sqlite_vault import SQLiteVault
-from stepward.vm.journal.store import NOBODY, Append, Entry, Head, JournalError, Lease, Row, Switch
+from stepward.vm.journal.store import KEYS, NOBODY, Append, Entry, Head, JournalError, Lease, Row, Switch
 
 if TYPE_CHECKING:
     from stepward.vm.journal.run_keys import RunKeys
@@ -99,6 +100,8 @@ class SQLiteJournal:
     blocks = True
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, keys: RunKeys | None = None) -> None:
+        require(PATH, path=path)
+        require(KEYS.or_none(), keys=keys)
         name = os.fspath(path)
         if name in ("", ":memory:"):
             raise JournalError(f"`{name}` is no file; for a journal that ends with its process, use MemoryJournal")

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+from stepward.vm.arguments import able
 from stepward.vm.errors import StepwardError
 
 packed: Final = tuple.__new__
@@ -176,6 +177,10 @@ class Vault(Protocol):
     def erase_all(self, runs: Collection[str]) -> int:
         """Erase several runs at once, each as `erase` does, and return the number of their values."""
         ...
+
+
+JOURNAL: Final = able("a store of runs, such as `SQLiteJournal(path)`", "append", "read")
+KEYS: Final = able("a store of keys, such as `FileKeys(folder)`", "make", "find", "destroy")
 
 
 class Journal(Protocol):

@@ -23,6 +23,7 @@ from stepward.vm.language.transitions import (
     Kind,
     Transition,
 )
+from stepward.vm.language.within import require_program
 
 Gives = Literal["always", "sometimes", "never"]
 """Whether a body that succeeds has an output: only an `end` step gives one."""
@@ -32,6 +33,7 @@ class Flow:
     """The control flow of a program. Steps are numbered by their position in its layout, stages included."""
 
     def __init__(self, program: Program) -> None:
+        require_program(program)
         self.program = program
         self.layout = program.layout
         self.steps = self.layout.steps

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from stepward.vm.arguments import BYTES, PATH, TEXT, require
 from stepward.vm.errors import ExpressionError, PolicyError, Problem, ProgramError
 from stepward.vm.expressions.parser import parse
 from stepward.vm.language.guardrails import Guardrail, Never, Requires, guards, has_past, plain_rule
@@ -107,6 +108,7 @@ class Policy(Node):
         """Return the policy in a YAML or JSON file; raises PolicyError if it holds none, OSError without a file."""
         from stepward.vm.reading.files import read_file
 
+        require(PATH, path=path)
         return cls._alone(str(path), lambda: read_file(path))
 
     @classmethod
@@ -117,6 +119,8 @@ class Policy(Node):
         """
         from stepward.vm.reading.files import decode, read_text
 
+        require(BYTES, content=content)
+        require(TEXT, name=name)
         return cls._alone(name, lambda: read_text(name, decode(content, name), is_json=name.endswith(".json")))
 
     @classmethod

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, PrivateAttr
 
+from stepward.vm.arguments import PATH, TEXT, require
 from stepward.vm.language.budgets import MODEL_BUDGETS, ModelBudget
 from stepward.vm.language.guardrails import Guardrail
 from stepward.vm.language.layout import Layout
@@ -105,6 +106,7 @@ class Program(Node):
         """Return the programs in a file, in order; raises the errors of `load`."""
         from stepward.vm.reading.files import read_file
 
+        require(PATH, path=path)
         return [cls.from_document(document) for document in read_file(path)]
 
     @classmethod
@@ -112,6 +114,7 @@ class Program(Node):
         """Return the program in a YAML text; `name` stands for it in messages. Raises ProgramError if it holds none."""
         from stepward.vm.reading.yaml_format import read_yaml
 
+        require(TEXT, text=text, name=name)
         return _only([cls.from_document(document) for document in read_yaml(name, text)], name)
 
     @classmethod
@@ -119,6 +122,7 @@ class Program(Node):
         """Return the program in a JSON text; `name` stands for it in messages. Raises ProgramError if it holds none."""
         from stepward.vm.reading.json_format import read_json
 
+        require(TEXT, text=text, name=name)
         return cls.from_document(read_json(name, text))
 
     @classmethod
@@ -129,6 +133,7 @@ class Program(Node):
         """
         from stepward.vm.lisp.compiling.document import read_lisp
 
+        require(TEXT, text=text, name=name)
         return cls.from_document(read_lisp(name, text))
 
     @classmethod

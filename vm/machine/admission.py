@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
+from stepward.vm.arguments import TEXT, require_each, shown_type
 from stepward.vm.errors import NoCheckerWarning
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -71,6 +72,7 @@ class Admission:
 
     async def require(self, plan: Plan, policies: Sequence[Policy], accept: Collection[str]) -> None:
         """Raise RunRefused for a program with an error whose code is not in `accept`."""
+        require_each(TEXT, accept=accept)
         errors = await self.errors(plan, policies) if self.asks else ()
         found = [finding for finding in errors if finding.code not in accept]
         if found:
@@ -97,7 +99,10 @@ class Admission:
         """Return the errors that the checker finds in a program, cached."""
         with self._lock:
             if key not in self._verdicts:
-                errors = tuple(one for one in checker(plan.program, policies) if str(one.severity) == "error")
+                found = checker(plan.program, policies)
+                if not isinstance(found, Iterable):
+                    raise TypeError(f"`checker` must return findings, as `check_program` does, not {shown_type(found)}")
+                errors = tuple(one for one in found if str(one.severity) == "error")
                 while len(self._verdicts) >= MAX_VERDICTS:
                     del self._verdicts[next(iter(self._verdicts))]
                 self._verdicts[key] = errors

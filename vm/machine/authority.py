@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from stepward.vm.arguments import made, require
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import opened
 from stepward.vm.language.policy import Policy, plain
@@ -217,6 +218,7 @@ def envelope_note(envelope: Envelope | None, refusal: type[StepwardError]) -> di
     """Return the note with an envelope, empty for None; raises `refusal` if its parts can't be names."""
     if envelope is None:
         return {}
+    require(made(Envelope), envelope=envelope)
     if not (is_name(envelope.caller) and is_name(envelope.gate)):
         raise refusal(f"an envelope names its caller and gate in {NAME_RULE}")
     return {"envelope": envelope._asdict()}

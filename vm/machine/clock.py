@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable
 from typing import Final, Protocol, TypeVar
 
+from stepward.vm.arguments import COUNT, require
 from stepward.vm.journal.canonical import LARGEST
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class ManualClock:
     """A clock for tests and replays: waiting takes no time, but advances the clock."""
 
     def __init__(self, start: int = 1_767_225_600_000_000, tick: int = 1) -> None:
+        require(COUNT, start=start, tick=tick)
         self.time = start
         self.tick = tick
         self.slept: list[float] = []

@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import chain as joined
 from typing import Any, Final, NamedTuple
 
+from stepward.vm.arguments import MAPPING, TEXT, require, require_each
 from stepward.vm.language.past import asked_steps
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
@@ -48,6 +49,8 @@ class ContinuationRequest(NamedTuple):
 
 def named_reads(reads: Mapping[str, str] | Collection[str]) -> dict[str, str]:
     """Return the references that a continuation reads, by the names of its inputs."""
+    if not isinstance(reads, Mapping):
+        require_each(TEXT, reads=reads)
     found = dict(reads) if isinstance(reads, Mapping) else {name: name for name in reads}
     for name, reference in found.items():
         if not isinstance(name, str) or not isinstance(reference, str):
@@ -57,6 +60,7 @@ def named_reads(reads: Mapping[str, str] | Collection[str]) -> dict[str, str]:
 
 def checked_grant(grant: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the operator adds to budgets; raises RunRefused for what is no budget, or no number above 0."""
+    require(MAPPING, grant=grant)
     found: dict[str, Any] = {}
     for name, amount in grant.items():
         if name not in BUDGETS:

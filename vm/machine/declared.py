@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
+from stepward.vm.arguments import made, require
 from stepward.vm.language.manifest import Effect
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,8 +28,12 @@ def tool(
     """Declare facts about a tool beside its function: `@tool(effect="write", idempotent=True)`.
 
     The function stays as it is. `stepward manifest MODULE` writes a manifest of these facts and of its annotations. The
-    machine does not read them: it goes by the manifest.
+    machine does not read them: it goes by the manifest. Raises ValueError for another effect.
     """
+
+    if effect not in get_args(Effect):
+        raise ValueError(f"`effect` must be `read`, `write` or `none`, not {effect!r}")
+    require(made(bool, words="True or False"), idempotent=idempotent, suspends=suspends, echoes=echoes)
 
     def declare(function: F) -> F:
         setattr(function, _NAME, ToolFacts(effect, idempotent, suspends, echoes))

@@ -11,16 +11,17 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from stepward.vm.arguments import made, require_each
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.canonical import LARGEST, canonical, opened, portable
 from stepward.vm.journal.memory import MemoryJournal
 from stepward.vm.journal.records import NO_DIGEST
 from stepward.vm.journal.signing import SigningKey, VerifyKey
 from stepward.vm.journal.store import Append, Entry, Journal, JournalError, Lease, LeaseLost
-from stepward.vm.language.policy import Policy, require_distinct
+from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
 from stepward.vm.language.types import same
-from stepward.vm.language.within import applying
+from stepward.vm.language.within import applying, waived
 from stepward.vm.machine.admission import Admission, Checker, unnamed, warn_of_no_checker
 from stepward.vm.machine.ask import error_text
 from stepward.vm.machine.authority import Envelope, envelope_note, require_name, require_starter
@@ -39,7 +40,7 @@ from stepward.vm.machine.continuing import id_after
 from stepward.vm.machine.data import completed
 from stepward.vm.machine.driver import Driver
 from stepward.vm.machine.due import due_of
-from stepward.vm.machine.equipment import require_facts, require_model, tool_fault, tools_of
+from stepward.vm.machine.equipment import require_facts, require_parts, tool_fault, tools_of
 from stepward.vm.machine.events import NOTHING, make_event, unsealed
 from stepward.vm.machine.history import History
 from stepward.vm.machine.migration import Migrations
@@ -120,10 +121,12 @@ class ExecutionVM(Migrations):
         observer: Observer | None = None,
         cache: ReplyCache | str | os.PathLike[str] | None = None,
     ) -> None:
-        if model is not None:
-            require_model(model)
+        require_parts(model=model, journal=journal, key=key, clock=clock, observer=observer, cache=cache)
+        require_parts(checker=checker, breaks_after=breaks_after, retry_delay=retry_delay, random=random)
+        require_parts(lease_seconds=lease_seconds, limits=limits, trusted=trusted)
         self.tools = tools_of(tools)
         self.model = model
+        require_each(made(Policy), policy=(policy,) if isinstance(policy, Policy) else policy)
         self.policies = (policy,) if isinstance(policy, Policy) else tuple(policy)
         require_facts(self.tools, self.policies)
         self.limits = Limits(*(min(int(bound), LARGEST) for bound in limits))  # records have no larger numbers
@@ -388,7 +391,7 @@ class ExecutionVM(Migrations):
         if cached is not None and cached[0] is program and cached[2] == today:
             return cached[1]
         policies = applying(program, self.policies)
-        plan = Plan(program, policies, _waived(program, policies, today))
+        plan = Plan(program, policies, waived(program, policies, today))
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[id(program)] = (program, plan, today)
@@ -408,7 +411,7 @@ class ExecutionVM(Migrations):
         program = plan.program
         known = {one.policy for terms in plan.terms for one in terms.policies}
         policies = [one for one in self.policies if one.policy in known or applying(program, [one], "")]
-        return Terms(tuple(policies), frozenset(_waived(program, policies, self._today())))
+        return Terms(tuple(policies), frozenset(waived(program, policies, self._today())))
 
     def _require_tools(self, plan: Plan) -> None:
         if plan.digests in self._equipped:
@@ -467,20 +470,6 @@ def _replies(cache: ReplyCache | str | os.PathLike[str] | None, model: Model | N
 async def _in_turn(function: Callable[..., T], *args: Any) -> T:
     """Call a method of a cache: directly if nothing else runs on this event loop, else in a thread."""
     return function(*args) if INLINE.get() else await asyncio.to_thread(function, *args)
-
-
-def _waived(program: Program, policies: Sequence[Policy], today: datetime.date | None) -> list[str]:
-    """Return the rules that policies waive for a program today: `policy:rule`, sorted.
-
-    Raises PolicyError if two of the policies have the same name.
-    """
-    require_distinct(policies)
-    return sorted(
-        f"{policy.policy}:{waiver.rule}"
-        for policy in policies
-        for waiver in policy.waivers
-        if today is not None and waiver.program == program.name and not waiver.is_expired(today)
-    )
 
 
 def _frozen(inputs: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:

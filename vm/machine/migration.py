@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from stepward.vm.language.policy import Policy
 from stepward.vm.language.program import Program
+from stepward.vm.language.within import require_program
 from stepward.vm.machine.admission import Admission
 from stepward.vm.machine.authority import require_name
 from stepward.vm.machine.chains import chain_before
@@ -113,6 +114,7 @@ class Migrations(Retention):
         return _migration_of(chain, version, rehearsal)
 
     def _version(self, program: Program, grant: Mapping[str, Any]) -> Version:
+        require_program(program)
         return Version(program, Plan(program).digest, checked_grant(grant))
 
     async def _proved(self, chain: Sequence[History], version: Version) -> Rehearsal:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Container, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, Protocol
 
+from stepward.vm.arguments import MAPPING, require
 from stepward.vm.errors import StepwardError
 from stepward.vm.machine.keys import FrameName
 
@@ -136,6 +137,8 @@ class ScriptedModel:
     def __init__(
         self, script: Mapping[str, Scripted | Iterable[Scripted]], *, parameters: Mapping[str, Any] | None = None
     ) -> None:
+        require(MAPPING, script=script)
+        require(MAPPING.or_none(), parameters=parameters)
         self.parameters = parameters
         self.script: dict[str, list[Scripted]] = {
             step: list(replies)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from stepward.vm.arguments import able
 from stepward.vm.journal.store import Journal
 from stepward.vm.machine.admission import Checker
+
+OBSERVER: Final = able("an observer, such as a `Telemetry`", "watch", "checks")
 
 
 class Observer(Protocol):

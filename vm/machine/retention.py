@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from stepward.vm.arguments import NUMBER, require
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.pruning import Pruned
 from stepward.vm.journal.store import Row
@@ -41,6 +42,7 @@ class Retention(Claims):
         `program` is the name of a program. A run stays if a later one stands on it that stays itself: one that
         continues it, or the next turn of its session. So does one whose records are damaged.
         """
+        require(NUMBER, before=before)
         found: list[Prunable] = []
         going: set[str] = set()
         for row in reversed(await self.runs(program=program)):

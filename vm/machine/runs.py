@@ -8,11 +8,12 @@ import os
 import socket
 import uuid
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from stepward.vm.arguments import COUNT, NUMBER, TEXT, require, require_each
 from stepward.vm.errors import StepwardError
 from stepward.vm.journal.store import Append, AppendConflict, JournalError, Lease, LeaseLost, Row
 from stepward.vm.language.policy import plain
@@ -89,7 +90,7 @@ class Runs:
 
     async def runs(
         self,
-        statuses: Iterable[str] | None = None,
+        statuses: Collection[str] | None = None,
         *,
         program: str | None = None,
         since: float | None = None,
@@ -100,6 +101,11 @@ class Runs:
         `statuses` and `program` filter by status and by the program's name, `since` by the start, in seconds since the
         epoch; `limit` selects the newest ones.
         """
+        if statuses is not None:
+            require_each(TEXT, statuses=statuses)
+        require(TEXT.or_none(), program=program)
+        require(NUMBER.or_none(), since=since)
+        require(COUNT.or_none(), limit=limit)
         return await self._io(partial(self.journal.rows, statuses, program=program, since=since, limit=limit))
 
     async def before(self, run: str) -> list[str]:

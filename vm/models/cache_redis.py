@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from stepward.vm.arguments import COUNT, TEXT, require
 from stepward.vm.models.cache import CacheFault
 
 PREFIX: Final = "stepward:reply:"
@@ -20,6 +21,8 @@ class RedisCache:
 
     def __init__(self, url: str, *, seconds: int = SECONDS_KEPT) -> None:
         """Raises CacheFault for a URL that can't be one, and if the client `redis` is not installed."""
+        require(TEXT, url=url)
+        require(COUNT, seconds=seconds)
         try:
             import redis
         except ImportError:

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from typing import Final
 
+from stepward.vm.arguments import COUNT, PATH, require
 from stepward.vm.journal.sqlite_file import DatabaseFile, Layout
 from stepward.vm.journal.store import JournalError
 from stepward.vm.models.cache import CacheFault
@@ -37,6 +38,8 @@ class SQLiteCache:
 
     def __init__(self, path: str | os.PathLike[str], *, most_bytes: int = MOST_BYTES) -> None:
         """Raises CacheFault for a name that is no file's."""
+        require(PATH, path=path)
+        require(COUNT, most_bytes=most_bytes)
         self._name = os.fspath(path)
         if self._name in ("", ":memory:"):
             raise CacheFault(f"`{self._name}` is no file for a cache; name one")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from stepward.vm.arguments import TEXT, made, require
 from stepward.vm.machine.models import ModelReply, ModelRequest
 from stepward.vm.models.chat import chat_of, plain, settings_of
 from stepward.vm.models.prices import PriceTable, Usage
@@ -26,6 +27,8 @@ class LiteLLMModel:
     """
 
     def __init__(self, model: str, *, prices: PriceTable | None = None, **options: Any) -> None:
+        require(TEXT, model=model)
+        require(made(PriceTable).or_none(), prices=prices)
         self._price = None if prices is None else prices.price(model)
         try:
             import litellm

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from stepward.vm.machine.equipment import require_model
 from stepward.vm.machine.models import Model, ModelFailed, ModelReply, ModelRequest, parameters_of, reply_of
 from stepward.vm.models.refusals import ModelRefused
 
@@ -17,7 +18,10 @@ class NamedModels:
     """
 
     def __init__(self, usual: Model | None = None, /, **named: Model) -> None:
+        if usual is not None:
+            require_model(usual, "usual")
         for name, model in named.items():
+            require_model(model, name)
             if isinstance(model, NamedModels):
                 raise ModelRefused(f"the model for the name `{name}` must be one model, without names of its own")
         self._usual = usual

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, get_args
 
+from stepward.vm.arguments import TEXT, made, require
 from stepward.vm.machine.models import ModelFailed, ModelReply, ModelRequest
 from stepward.vm.models.chat import Structured, chat_of, plain, settings_of
 from stepward.vm.models.exchange import server_at
@@ -53,6 +54,8 @@ class OpenAIModel:
         patience: float = 30.0,
         **body: Any,
     ) -> None:
+        require(TEXT, model=model)
+        require(made(PriceTable).or_none(), prices=prices)
         if structured not in get_args(Structured):
             raise ModelRefused(f"`structured` must be `schema`, `object` or `prompt`, not `{structured}`")
         if not model:

@@ -11,6 +11,7 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from stepward.vm.arguments import PATH, TEXT, require
 from stepward.vm.errors import DocumentError
 from stepward.vm.models.refusals import ModelRefused
 from stepward.vm.reading.files import read_file
@@ -65,6 +66,7 @@ class PriceTable:
     """
 
     def __init__(self, models: Mapping[str, Mapping[str, Any]], *, name: str = "the table of prices") -> None:
+        require(TEXT, name=name)
         self.name = name
         if not isinstance(models, Mapping):
             raise ModelRefused(f"{name}: `models` must be a mapping from names of models to their prices")
@@ -73,6 +75,7 @@ class PriceTable:
     @classmethod
     def load(cls, file: str | Path) -> PriceTable:
         """Return the table in a YAML or JSON file; raises ModelRefused if it can't be read or used."""
+        require(PATH, file=file)
         name = f"`{file}`"
         try:
             documents = read_file(Path(file))

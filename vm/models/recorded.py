@@ -6,6 +6,8 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
+from stepward.vm.arguments import PATH, require
+from stepward.vm.machine.equipment import require_model
 from stepward.vm.machine.models import (
     ANY_NAME,
     Model,
@@ -40,6 +42,9 @@ class RecordedModel:
     """
 
     def __init__(self, file: str | Path, model: Model | None = None, *, texts: bool = False) -> None:
+        require(PATH, file=file)
+        if model is not None:
+            require_model(model)
         self._model = model
         self._texts = texts
         self._recording = Recording(Path(file))

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
+from stepward.vm.arguments import PATH, require
 from stepward.vm.errors import StepwardError
 
 VERSION: Final = 1
@@ -69,6 +70,7 @@ class Pins:
     @classmethod
     def load(cls, path: str | FilePath) -> Pins:
         """Return the pins in a file; raises PinsRefused for a file without any, OSError if it can't be read."""
+        require(PATH, path=path)
         with FilePath(path).open("rb") as file:
             content = file.read(MOST + 1)
         try:

@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from stepward.vm.arguments import MAPPING, PATH, TEXT, made, require, require_each
 from stepward.vm.errors import StepwardError
 from stepward.vm.remote.pins import NO_PINS, Pins
 
@@ -40,6 +41,10 @@ class StdioServer:
 
     def __post_init__(self) -> None:
         require_name(self.name)
+        require(TEXT, command=self.command)
+        require_each(TEXT, args=self.args, env=self.env)
+        require(PATH.or_none(), folder=self.folder)
+        require(made(Pins), pins=self.pins)
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the server; raises ServerRefused for a named variable that is not set."""
@@ -62,6 +67,9 @@ class HttpServer:
 
     def __post_init__(self) -> None:
         require_name(self.name)
+        require(TEXT, url=self.url)
+        require(MAPPING, headers=self.headers)
+        require(made(Pins), pins=self.pins)
         require_url(self.url)
 
     def given_headers(self) -> dict[str, str]:

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from stepward.vm.arguments import NUMBER, made, require, require_each
 from stepward.vm.machine.tools import FunctionTools, ToolContext
 from stepward.vm.remote.pins import Listed
 from stepward.vm.remote.results import json_argument, output_of
-from stepward.vm.remote.servers import Server, ServerRefused
+from stepward.vm.remote.servers import HttpServer, Server, ServerRefused, StdioServer
 
 if TYPE_CHECKING:
     from stepward.vm.remote.link import Link
@@ -41,6 +42,8 @@ class McpTools(FunctionTools):
     """
 
     def __init__(self, servers: Sequence[Server], *, functions: object = None, patience: float = 30.0) -> None:
+        require_each(made(StdioServer, HttpServer), servers=servers)
+        require(NUMBER, patience=patience)
         super().__init__({} if functions is None else functions)
         require_library()
         self._patience = patience

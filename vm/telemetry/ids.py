@@ -5,12 +5,15 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final
 
+from stepward.vm.arguments import TEXT, require
+
 TRACE_TAG: Final = "stepward.trace-id.1\n"
 SPAN_TAG: Final = "stepward.span-id.1\n"
 
 
 def trace_id_of(run: str) -> int:
     """Return the trace id of a run: 128 bits, never 0; `format(number, "032x")` is its usual form."""
+    require(TEXT, run=run)
     return int.from_bytes(sha256(f"{TRACE_TAG}{run}".encode()).digest()[:16]) or 1
 
 

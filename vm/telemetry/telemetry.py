@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from stepward.vm.arguments import TEXT, able, require
 from stepward.vm.errors import StepwardError
-from stepward.vm.journal.store import Append, Journal
+from stepward.vm.journal.store import JOURNAL, Append, Journal
 from stepward.vm.machine.admission import Checker, Finding
 from stepward.vm.machine.history import checked_records
 from stepward.vm.machine.refusals import NoSuchRun
@@ -55,6 +56,10 @@ class Telemetry:
         sampler: Sampler | None = None,
         resource: Resource | None = None,
     ) -> None:
+        require(able("a SpanExporter of OpenTelemetry", "export", "shutdown").or_none(), exporter=exporter)
+        require(able("a MeterProvider of OpenTelemetry", "get_meter").or_none(), meters=meters)
+        require(able("a Sampler of OpenTelemetry", "should_sample").or_none(), sampler=sampler)
+        require(able("a Resource of OpenTelemetry", "merge").or_none(), resource=resource)
         try:
             from stepward.vm.telemetry.sending import Sender
         except ImportError as error:
@@ -108,6 +113,8 @@ class Telemetry:
         They have the same ids each time. Nothing is counted in metrics. Raises NoSuchRun, and JournalError for a
         damaged journal.
         """
+        require(JOURNAL, journal=journal)
+        require(TEXT, run=run)
         entries = journal.read(run)
         if not entries:
             raise NoSuchRun(f"there is no run `{run}`")
