@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stepward.validator.findings import Finding, Severity
 from stepward.validator.rules.base import ReportedElsewhere
+from stepward.vm.expressions.template import texts
 from stepward.vm.language.manifest import ToolSpec
 from stepward.vm.language.meaning import Meaning
 from stepward.vm.language.similar import near_words
 from stepward.vm.language.steps import ToolCall
 from stepward.vm.language.type_words import WORDS
-from stepward.vm.language.types import TypeSpec
+from stepward.vm.language.types import TypeSpec, refusal
 from stepward.vm.reading.source import Place
+from stepward.vm.values import freeze
 
 # A check without `--tools` does not import the machine.
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ class FunctionMismatch(ReportedElsewhere):
     With `stepward check --tools MODULE`, compares each tool's function with its declaration. The function has to exist.
     Its argument names, the types of its annotations, and whether it can return `Suspend` have to match. A missing
     annotation, or one that does not name a kind of value, is not compared. A function without a return type counts as
-    one that suspends if its code names `Suspend`.
+    one that suspends if its code names `Suspend`. For a tool without `args` in the manifest, the arguments of each step
+    that calls it are compared: their names, and the values without references.
 
     ## Why it is bad
     The machine refuses the program, or the call fails in every run that reaches it. If the output has a wrong type, the
@@ -76,12 +79,31 @@ class FunctionMismatch(ReportedElsewhere):
                 yield self.finding(message, help, place, step=step)
                 continue
             spec = meaning.tool(name)
+            if spec.args is None:
+                yield from self._of_calls(meaning, name, function)
             fault = None if spec.args is None else signature_fault(function, spec.args)
             if fault is not None:
                 help = "give the function the arguments of the manifest, or correct `args`"
                 yield self.finding(f"tool `{name}`: {fault}", help, place, step=step)
             for message, help in _faults_of_annotations(name, function, spec):
                 yield self.finding(message, help, place, step=step)
+
+    def _of_calls(self, meaning: Meaning, name: str, function: Any) -> Iterator[Finding]:
+        """Yield what does not fit in the calls of a tool for which the manifest declares no `args`."""
+        from stepward.vm.machine.equipment import signature_fault
+
+        for site in meaning.calls:
+            if not isinstance(site.call, ToolCall) or site.call.tool != name:
+                continue
+            fault = signature_fault(function, site.call.args, "the step gives")
+            if fault is not None:
+                help = "give the function the arguments of the step, or correct `args` of the step"
+                yield self.finding(f"tool `{name}`: {fault}", help, Place((*site.path, "tool")), step=site.call.id)
+                continue
+            for argument, fault in _faults_of_constants(function, site.call.args):
+                message = f"the function of tool `{name}` does not take this `{argument}`: it {fault}"
+                place = Place((*site.path, "args", argument))
+                yield self.finding(message, "correct the value, or the annotation", place, step=site.call.id)
 
 
 class KeyNotTaken(ReportedElsewhere):
@@ -176,6 +198,20 @@ def _faults_of_annotations(name: str, function: Any, spec: ToolSpec) -> Iterator
                 f"the function of tool `{name}` may return {kinds} as its {whose}, but the manifest does not allow that"
             )
             yield message, "correct the annotation, or `returns` in the manifest"
+
+
+def _faults_of_constants(function: Any, args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the arguments without references that the annotations do not allow, each with what it has to be."""
+    from stepward.vm.language.annotations import signature_of
+    from stepward.vm.machine.equipment import SPECIAL
+    from stepward.vm.machine.tools import Suspend
+
+    types = signature_of(function, SPECIAL, Suspend).args or {}
+    for name, value in args.items():
+        spec = _spec(types.get(name))
+        fault = None if spec is None or any(texts(value)) else refusal(freeze(value), spec)
+        if fault is not None:
+            yield name, fault
 
 
 def _spec(data: dict[str, Any] | None) -> TypeSpec | None:

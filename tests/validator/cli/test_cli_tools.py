@@ -51,6 +51,45 @@ RETURNS = "{effect: read, args: {a: {type: integer}}, returns: %s}"
 SUSPENDS = "{effect: none, suspends: true, args: {a: {type: integer}}, returns: %s}"
 
 
+NO_ARGS = "the step gives the argument `b`, and the function has no such parameter"
+
+
+@pytest.mark.parametrize(
+    ("args", "function", "message"),
+    [
+        ("{a: 1}", "def t(a: int): ...", ""),
+        ("{a: 1}", "def t(a: int, *, idempotency_key: str, more: str = ''): ...", ""),
+        ("{a: 1, b: 2}", "def t(**all): ...", ""),
+        ("{a: $a}", "def t(a: str): ...", ""),  # what a reference gives is not compared
+        ("{a: $$5}", "def t(a: int): ...", ""),
+        ("{a: 1}", "def t(a: 'Nowhere'): ...", ""),
+        ("{b: 1}", "def t(a: int): ...", f"tool `t`: {NO_ARGS}"),
+        ("{a: 1, b: 2}", "def t(a: int): ...", f"tool `t`: {NO_ARGS}"),
+        (
+            "{}",
+            "def t(a: int): ...",
+            "tool `t`: the function needs the parameter `a`, and the step gives no such argument",
+        ),
+        (
+            '{a: "3"}',
+            "def t(a: int): ...",
+            'the function of tool `t` does not take this `a`: it must be an integer, not `"3"`',
+        ),
+        (
+            "{a: [1, x]}",
+            "def t(a: list[int]): ...",
+            'the function of tool `t` does not take this `a`: it `[1]` must be an integer, not `"x"`',
+        ),
+    ],
+)
+def test_without_args_in_the_manifest_each_call_is_compared(args: str, function: str, message: str) -> None:
+    program("{effect: read}", args)
+    put("f.py", f"{function}\n")
+    found = json.loads(run("check", "--isolated", "--output-format", "json", "p.yaml", "--tools", "f.py").stdout)
+    messages = [one["message"] for one in found["findings"] if one["code"] == "SW221"]
+    assert messages == ([message] if message else [])
+
+
 @pytest.mark.parametrize(
     ("spec", "function"),
     [
@@ -273,7 +312,7 @@ def test_a_module_without_functions_is_an_error_and_so_are_facts_that_can_not_be
     result = run("manifest", put("f.py", "from json import dumps\nX = 1\n"))
     assert (result.exit_code, "`f.py` has no functions" in result.stderr) == (2, True)
     result = run("manifest", put("g.py", "from stepward.vm import tool\n@tool(effect='kills')\ndef t(): ...\n"))
-    assert (result.exit_code, "function `t` has no valid manifest" in result.stderr) == (2, True)
+    assert (result.exit_code, "`effect` must be `read`, `write` or `none`, not 'kills'" in result.stderr) == (2, True)
 
 
 def test_the_decorator_leaves_a_function_as_it_is() -> None:
