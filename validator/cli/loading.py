@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepward.validator.cli.written import refuse_all
+from stepward.validator.cli.written import refuse_all, refuse_called
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 def load_program(file: Path, name: str | None) -> Program:
     """Return the program in a file; of several the one with the name.
 
-    Raises DocumentError for a file that is no program, TargetError for one that can't be read or an unknown name.
+    Raises DocumentError for a file that is no program, TargetError for one that can't be read or an unknown name,
+    OverwriteError if the command would write over a file that the program names.
     """
     from stepward.validator.files import absolute
     from stepward.validator.gate.discovery import Candidate, TargetError, read_candidate
     from stepward.vm.language.program import Program
 
+    context = click.get_current_context(silent=True)
+    if context is not None:  # a shell that completes a line has none
+        refuse_called(context, [file])
     try:
         contents = read_candidate(Candidate(absolute(file), is_named=True))
     except TargetError as error:

@@ -58,15 +58,32 @@ def refuse_inputs(output: Path | None, option: click.Parameter | str, inputs: It
 def refuse_all(ctx: click.Context, configurations: Configurations, programs: Iterable[str | Path] = ()) -> None:
     """Raise OverwriteError if an option of a command names a program or a policy that is read, or a baseline.
 
-    `configurations` has read the settings of the folders by now.
+    So is a file that `programs` of a program names. `configurations` has read the settings of the folders by now.
     """
     policies, baselines = configurations.named_files()
-    read = [*policies, *programs]
-    for option in ctx.command.params:
-        output = ctx.params.get(option.name or "")
-        if isinstance(option, Written) and isinstance(output, Path):
-            also = () if option.name == "write_baseline" else baselines
-            refuse_inputs(output, option, (*read, *also))
+    programs = list(programs)
+    for option, output in _outputs(ctx):
+        also = () if option.name == "write_baseline" else baselines
+        refuse_inputs(output, option, (*policies, *programs, *also))
+    refuse_called(ctx, programs)
+
+
+def refuse_called(ctx: click.Context, programs: Iterable[str | Path]) -> None:
+    """Raise OverwriteError if an option of a command names a file that `programs` of one of these programs names."""
+    outputs = _outputs(ctx)
+    if not outputs:
+        return
+    from stepward.vm.language.called_files import called_files
+
+    read = called_files(programs)
+    for option, output in outputs:
+        refuse_inputs(output, option, read)
+
+
+def _outputs(ctx: click.Context) -> list[tuple[click.Parameter, Path]]:
+    """Return the options of a command that name a file to write, with the file."""
+    named = [(one, ctx.params.get(one.name or "")) for one in ctx.command.params if isinstance(one, Written)]
+    return [(one, output) for one, output in named if isinstance(output, Path)]
 
 
 def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
@@ -107,6 +108,35 @@ def with_files(data: Any, name: str, file: str | None) -> Any:
         raise ProgramError(name, (problem,))
     own = FilePath(file).resolve()
     return _Reader(name, own.parent, _project_of(own), (own,), []).programs(data, ())
+
+
+def called_files(paths: Iterable[str | FilePath]) -> list[FilePath]:
+    """Return the files that programs in files name, and those that these name, as far as they can be read."""
+    from stepward.vm.reading.files import LISP, read_file
+
+    open_ends, found = [FilePath(path) for path in paths], dict[FilePath, None]()
+    while open_ends:
+        file = open_ends.pop()
+        try:
+            documents = [] if file.suffix in (*LISP, ".py") else read_file(file)
+        except (OSError, ProgramError):
+            continue
+        for name in (name for document in documents for name in _names(document.data)):
+            called = (file.parent / name).resolve()
+            if called not in found and len(found) < MAX_FILES:
+                found[called] = None
+                open_ends.append(called)
+    return list(found)
+
+
+def _names(data: Any) -> Iterator[str]:
+    """Yield the files that a program names as its author has written them."""
+    listed = data.get("programs") if isinstance(data, dict) else None
+    for entry in listed.values() if isinstance(listed, dict) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("file"), str):
+            yield entry["file"]
+        else:
+            yield from _names(entry)
 
 
 def names_files(data: Any) -> bool:

@@ -146,6 +146,50 @@ def test_files_that_are_found_and_not_named_are_refused(
     assert Path(file).read_text() == before
 
 
+CALLS = """\
+language: 2
+name: outer
+programs: {inner: {file: parts/inner.yaml}}
+steps: [{id: go, type: call, program: inner}]
+"""
+INNER = """\
+language: 2
+inputs: {}
+programs: {deep: {inputs: {}, programs: {last: {file: ../last.yaml}}, steps: [{id: l, type: call, program: last}]}}
+steps: [{id: d, type: call, program: deep}]
+"""
+LAST = "language: 2\ninputs: {}\nsteps: [{id: stop, type: end}]\n"
+
+CALLED = [
+    *(f"check {paths} {option}" for paths in (".", "program.yaml") for option in WRITES["check"].split()),
+    "report . -o",
+    "graph program.yaml --format dot -o",
+    "sabotage program.yaml --output-file",
+    "coverage program.yaml --journal runs.db --output-file",
+]
+
+
+@pytest.mark.parametrize("words", CALLED)
+@pytest.mark.parametrize("file", ["parts/inner.yaml", "last.yaml"])
+@pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "broken"])
+def test_files_of_called_programs_are_refused(
+    words: str, file: str, is_broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put("pyproject.toml", "[tool.stepward]\n")
+    put("parts/inner.yaml", INNER)
+    put("last.yaml", "language: 2" if is_broken else LAST)
+    put("program.yaml", CALLS)
+    put("empty.yaml", CLEAN)
+    assert stepward("run", "empty.yaml", "--journal", "runs.db").exit_code == 0
+    Path("empty.yaml").unlink()
+    before = Path(file).read_text()
+    result = stepward(*words.split(), file)
+    assert result.exit_code == 2, result.output
+    assert REFUSED in result.output or is_broken, result.output
+    assert Path(file).read_text() == before
+
+
 def test_what_is_not_read_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     put("program.yaml", CLEAN)
