@@ -52,6 +52,8 @@ class _Names(click.ParamType[tuple[str, ...]]):
 
         names = tuple(name.strip().lower() for name in str(value).split(",") if name.strip())
         known = self.known()
+        if not names:
+            self.fail(f"the text names no {self.what}; there are: {', '.join(known)}", param, ctx)
         for name in names:
             if name not in known:
                 near = get_close_matches(name, known, 1)

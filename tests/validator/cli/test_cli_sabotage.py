@@ -312,6 +312,8 @@ def test_time_stops_a_campaign() -> None:
         ((), "Missing argument 'FILE'"),
         (("missing.yaml",), "correct the path"),
         (("closed.yaml", "--families", "injektion"), "did you mean `injection`?"),
+        (("closed.yaml", "--families", ","), "the text names no family"),
+        (("closed.yaml", "--attacks", ""), "the text names no attack"),
         (("closed.yaml", "--attacks", "token-twise"), "there is no attack `token-twise`"),
         (("closed.yaml", "--examples", "0"), "--examples"),
         (
