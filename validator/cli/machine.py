@@ -174,7 +174,8 @@ def open_journal(name: str | None, *, create: bool = False, locked: bool = False
 
         return MemoryJournal()
     if name in ("", ":memory:"):
-        raise MachineError("`--journal` names no file", "name one; `stepward run` without it keeps the run in memory")
+        help = "name a file; `stepward run PROGRAM` alone keeps the run in memory"
+        raise MachineError(f"{f'`{name}`' if name else 'an empty text'} names no file for a journal", help)
     keys = None if locked else _keys()
     if name.startswith(("postgresql://", "postgres://")):
         from stepward.vm.journal.postgres import PostgresJournal

@@ -288,15 +288,15 @@ def _not_a_program(
     help = "a program is a mapping with a list of `steps`; `stepward check --skip-non-programs` leaves other files out"
     reason = "it has no `steps`"
     if isinstance(data, dict) and "policy" in data:
-        reason, help = "it is a policy", f"give it with `--policy {label}`"
+        reason, help = "it is a policy", f"`stepward check --policy {label} PROGRAM` checks a program under it"
     elif not_literal:
         reason = f"the program in line {not_literal[0]} is put together when it runs"
-        help = "check it with `--object module:NAME`, a program or a function that returns one; or write the dict out"
+        help = "`stepward check --object module:NAME` checks what code makes; or write the dict out"
     elif looks := resemblance(data, text if name.endswith(".py") else ""):
         reason, help = looks
     elif name.endswith(".py"):
         reason = "no dict in it is one"
-        help = "write `Program.from_dict({...})` with the dict written out, or use `--object module:NAME`"
+        help = "write `Program.from_dict({...})` with the dict, or use `stepward check --object module:NAME`"
     elif data is None:
         reason = "it is empty"
     return ProgramError(name, (Problem("SW001", f"`{label}` is not a program: {reason}", help),))

@@ -139,8 +139,8 @@ def test_a_model_of_litellm_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("journal", "words"),
     [
-        ("", ["`--journal` names no file"]),
-        (":memory:", ["`--journal` names no file"]),
+        ("", ["an empty text names no file"]),
+        (":memory:", ["`:memory:` names no file for a journal"]),
         (".", ["the journal `.` is a folder"]),
         ("none/runs.db", ["the journal `none/runs.db` can't be made: no such file"]),
         ("list.yaml", ["the journal `list.yaml` can't be opened: it is no database"]),

@@ -220,7 +220,7 @@ def test_a_named_file_whose_program_is_built_from_a_variable_says_how_to_check_i
     result = CliRunner().invoke(main, ["check", "--isolated", "--no-cache", "flows.py"], catch_exceptions=False)
     assert result.exit_code == 1
     assert "the program in line 5 is put together when it runs" in result.stdout
-    assert "check it with `--object module:NAME`" in result.stdout
+    assert "`stepward check --object module:NAME` checks what code makes" in result.stdout
     data = {"name": "x", "steps": [{"id": "a", "type": "llm", "prompt": "x", "next_step": "gone"}]}
     Path("flows.py").write_text(f"data = {data}\n")
     result = CliRunner().invoke(main, ["check", "--isolated", "--no-cache", "--object", "flows:data"])
