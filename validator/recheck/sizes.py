@@ -6,7 +6,7 @@ A step whose list is too long fails before its items, so that no later one sees 
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from stepward.validator.recheck.failures import errors_of_items
 from stepward.validator.recheck.list_items import list_of
@@ -28,21 +28,34 @@ class Declared(Protocol):
         """Return the type declared for some fields of a source, None where it does not say of what kind they are."""
 
 
+class Length(NamedTuple):
+    """The fewest and the most items of a list; None: nothing bounds them."""
+
+    least: int = 0
+    most: int | None = None
+
+
 def most_items(types: Declared, step: ForEachStep) -> int | None:
     """Return how many items a step goes through at most that does not fail before them; None: nothing bounds them."""
+    return _length(types, step).most
+
+
+def _length(types: Declared, step: ForEachStep) -> Length:
+    """Return how many items a step goes through that does not fail before them."""
     if isinstance(step.items, tuple):
-        longest: int | None = len(step.items)
+        given = Length(len(step.items), len(step.items))
     else:
         names = lone_reference(step.items)
-        longest = None if names is None else _of_reference(types, names, frozenset())
-    return min((one for one in (step.max_items, longest) if one is not None), default=None)
+        given = Length() if names is None else _of_reference(types, names, frozenset())
+    most = min((one for one in (step.max_items, given.most) if one is not None), default=None)
+    return Length(given.least if most is None else min(given.least, most), most)
 
 
-def _of_reference(types: Declared, names: Names, inner: frozenset[Source], below: Names = ()) -> int | None:
-    """Return the most items of the arrays that a reference, or some fields of its values, can be; `inner` are items
+def _of_reference(types: Declared, names: Names, inner: frozenset[Source], below: Names = ()) -> Length:
+    """Return how many items the arrays have that a reference, or some fields of its values, can be; `inner` are items
     that these are behind."""
     resolution = types.reading.lookup.resolve(names)
-    bounds: list[int | None] = []
+    bounds: list[Length] = []
     for source in () if resolution is None else resolution.sources:
         assert resolution is not None
         fields = (*resolution.fields, *below)
@@ -51,15 +64,16 @@ def _of_reference(types: Declared, names: Names, inner: frozenset[Source], below
             bounds.append(_of_reference(types, listed, inner | {source}, (ITEMS, *fields)))
         else:
             bounds.append(_of_declared(types, source, fields))
-    known = [one for one in bounds if one is not None]
-    return max(known) if known and len(known) == len(bounds) else None
+    known = [one.most for one in bounds if one.most is not None]
+    least = min((one.least for one in bounds), default=0)
+    return Length(least, max(known) if known and len(known) == len(bounds) else None)
 
 
-def _of_declared(types: Declared, source: Source, fields: Names) -> int | None:
+def _of_declared(types: Declared, source: Source, fields: Names) -> Length:
     if _is_of_for_each(types, source):
-        return None  # it may be the step that is asked about
+        return Length()  # it may be the step that is asked about
     spec = types.declared((source, fields))
-    return None if spec is None else spec.max_items
+    return Length() if spec is None else Length(spec.min_items or 0, spec.max_items)
 
 
 def _is_of_for_each(types: Declared, source: Source) -> bool:
@@ -71,7 +85,8 @@ def _is_of_for_each(types: Declared, source: Source) -> bool:
 
 def of_outputs(types: Declared, step: ForEachStep) -> TypeSpec:
     """Return the type of the list of outputs: one for each item."""
-    return TypeSpec.model_construct(type=("array",), max_items=most_items(types, step))
+    length = _length(types, step)
+    return TypeSpec.model_construct(type=("array",), min_items=length.least, max_items=length.most)
 
 
 def of_number(types: Declared, step: ForEachStep) -> TypeSpec:

@@ -47,7 +47,8 @@ class ListTypes:
         most = self.most(step)
         longest = {} if most is None else {"max_items": most}
         if what == "output":
-            return LIST.model_copy(update=longest)
+            least = self._least(step)
+            return LIST.model_copy(update=longest | ({"min_items": least} if least else {}))
         index = INDEX.model_copy(update={"maximum": most - 1}) if most else INDEX
         if what == "index":
             return index
@@ -61,16 +62,27 @@ class ListTypes:
             self._most[step.id] = min(known, default=None)
         return self._most[step.id]
 
+    def _least(self, step: ForEachStep) -> int:
+        """Return how many items a step goes through at least if it does not fail."""
+        least = [0 if spec is None else spec.min_items or 0 for spec in self._specs(step)]
+        found = len(step.items) if isinstance(step.items, tuple) else min(least, default=0)
+        most = self.most(step)
+        return found if most is None else min(found, most)
+
     def _longest(self, step: ForEachStep) -> int | None:
         """Return how many items the list of a step has at most: those that are written, or what its type says."""
         if isinstance(step.items, tuple):
             return len(step.items)
+        specs = self._specs(step)
+        most = [spec.max_items for spec in specs if spec is not None and spec.max_items is not None]
+        return max(most) if most and len(most) == len(specs) else None
+
+    def _specs(self, step: ForEachStep) -> list[TypeSpec | None]:
+        """Return the types that the list of a step may have, None for one of which nothing is known."""
         names = lone_reference(step.items)
         resolution = None if names is None else self._types.names.meaning(names)
         locations = [] if resolution is None else origins(self._types, resolution)
-        specs = [self._declared(location) for location in locations]
-        most = [spec.max_items for spec in specs if spec is not None and spec.max_items is not None]
-        return max(most) if most and len(most) == len(specs) else None
+        return [self._declared(location) for location in locations]
 
     def _declared(self, location: tuple[Source, tuple[str, ...]]) -> TypeSpec | None:
         """Return the type that is declared at a location; None for what a for_each step gives, perhaps to itself."""

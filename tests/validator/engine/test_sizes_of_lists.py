@@ -107,6 +107,50 @@ def test_no_list_has_more_than_its_step_takes(name: str, question: str, items: i
     assert (found.verdict, found.rechecked) == (due, due is PROVED), found.evidence
 
 
+LEAST: dict[str, tuple[Data, list[Data], int]] = {
+    "a list that is written": ({}, [each(WRITTEN)], 3),
+    "written, with max_items": ({}, [each(WRITTEN, max_items=9)], 3),
+    "the type of an input": ({"l": {**SHORT, "minItems": 2}}, [each("$l")], 2),
+    "no type": ({"l": LIST}, [each("$l", max_items=3)], 0),
+    "items at once": ({"l": {**SHORT, "minItems": 1}}, [each("$l", max_concurrency=2)], 1),
+    "one call": ({"l": {**SHORT, "minItems": 3}}, [{**each("$l"), "steps": None, "do": LOOK}], 3),
+    "a field": ({"o": {**ROW, "properties": {"l": {**SHORT, "minItems": 1}}}}, [each("$o.l")], 1),
+    "a list of items": (
+        {
+            "rows": {
+                "type": "array",
+                "items": {**ROW, "properties": {"l": {**SHORT, "minItems": 2}}},
+                "minItems": 1,
+                "maxItems": 1,
+            }
+        },
+        [{"id": "outer", "type": "for_each", "items": "$rows", "as": "row", "steps": [each("$row.l")]}],
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAST)
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_list_of_outputs_has_at_least_as_many_as_its_step_gets(name: str, skips: bool) -> None:
+    inputs, steps, least = LEAST[name]
+    for size in range(1, 4):
+        for question in (f"len($each.output) < {size}", f"not defined($each.output[{size - 1}])"):
+            found = verdict_of(program(inputs, steps, question, skips=skips))
+            due = PROVED if size <= least else BROKEN
+            assert (found.verdict, found.rechecked) == (due, due is PROVED), (question, found.evidence)
+
+
+@pytest.mark.parametrize("items", [WRITTEN, "$l"])
+def test_an_item_that_a_list_has_for_certain_is_not_reported(items: Any) -> None:
+    inputs = {"l": {**SHORT, "minItems": 3}} if items == "$l" else {}
+    texts = {f"$each.output[{number}] == 'x'": number for number in range(4)}
+    for question, number in texts.items():
+        report = ProgramValidator(program(inputs, [each(items)], question, skips=False)).validate()
+        found = [one.code for one in report.findings if one.code in ("SW201", "SW202")]
+        assert found == ([] if number < 3 else ["SW201"]), question
+
+
 @pytest.mark.parametrize("at_once", [{}, {"max_concurrency": 2}], ids=["one by one", "at once"])
 @pytest.mark.parametrize(("question", "is_so"), [("$i > 2", False), ("$i > 1", True), ("$i < 0", False)])
 def test_the_number_of_an_item_is_below_the_size_of_the_list(question: str, is_so: bool, at_once: Data) -> None:
