@@ -21,6 +21,7 @@ from stepward.vm.machine.apply import apply
 from stepward.vm.machine.data import REDACTED
 from stepward.vm.machine.decide import decide
 from stepward.vm.machine.events import Event
+from stepward.vm.machine.forks import seen_at
 from stepward.vm.machine.history import History, load, stored_plan
 from stepward.vm.machine.keys import shown
 from stepward.vm.machine.run import Run
@@ -228,7 +229,8 @@ class ObservedRun:
         error = str(self.records[number].body["error"])
         if REDACTED not in error:
             return error
-        happened = decide(self._history.plan, self._state(number))
+        found = self._history
+        happened = decide(found.plan, seen_at(found.plan, self._state(number), found.events[number]))
         assert isinstance(happened, Event), "what did not start was not called"
         return str(happened.body["error"])
 
@@ -337,8 +339,9 @@ class ObservedRun:
         return False
 
     def _reader(self, number: int) -> Reader:
-        """Return the values before a record."""
-        return Reader(self._history.plan, self._state(number).slots)
+        """Return the values before a record, in the branch that it is of."""
+        found = self._history
+        return Reader(found.plan, seen_at(found.plan, self._state(number), found.events[number]).slots)
 
     def _state(self, number: int) -> State:
         """Return the state before a record."""
