@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -176,11 +177,10 @@ class Planner:
 
     def plan_sync(self, task: str, **options: Any) -> Planned:
         """Return what `plan` returns, for code without an event loop."""
-        try:
+        with contextlib.suppress(RuntimeError):  # there is none: an error of the plan must not stand behind that
             asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.plan(task, **options))
-        raise StepwardError("an event loop runs here: await `plan`")
+            raise StepwardError("an event loop runs here: await `plan`")
+        return asyncio.run(self.plan(task, **options))
 
 
 async def judged(brief: Brief, text: str) -> Judged:

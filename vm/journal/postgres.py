@@ -44,11 +44,13 @@ _APPEND: Final = f"""WITH advanced AS (
     INSERT INTO records (run, seq, record, digest, writer)
     SELECT advanced.run, entry.seq, entry.record, entry.digest, %(writer)s FROM advanced, {_ENTRIES} RETURNING seq"""
 _WRITTEN: Final = "SELECT seq FROM records WHERE run = %(run)s AND seq = %(seq)s AND writer = %(writer)s"
-_LEASE: Final = """UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s
-    WHERE run = %(run)s AND (holder = %(holder)s OR expires <= %(now)s) AND kept IS NULL
+# NaN, above all numbers here, is no end of a lease: SQLite reads what is none as 0, too.
+_FREE: Final = "(expires <= %(now)s OR expires = 'NaN')"
+_LEASE: Final = f"""UPDATE runs SET holder = %(holder)s, fence = fence + 1, expires = %(expires)s
+    WHERE run = %(run)s AND (holder = %(holder)s OR {_FREE}) AND kept IS NULL
     RETURNING run, fence, expires"""
 # Rows that another call is about to lease are skipped, not waited for. A repeated call finds its own leases.
-_DUE: Final = "due <= %(now)s AND (expires <= %(now)s OR holder = %(holder)s) AND kept IS NULL"
+_DUE: Final = f"due <= %(now)s AND ({_FREE} OR holder = %(holder)s) AND kept IS NULL"
 _CLAIM: Final = f"""WITH found AS (
         SELECT number FROM runs WHERE {_DUE}
         AND (%(programs)s::text[] IS NULL OR program = ANY(%(programs)s))
@@ -206,7 +208,7 @@ class PostgresJournal:
         return [Lease(*row[:3]) for row in claimed]
 
     def due(self, now: float) -> dict[str, int]:
-        which = "due <= %(now)s AND expires <= %(now)s AND kept IS NULL"
+        which = f"due <= %(now)s AND {_FREE} AND kept IS NULL"
         query = f"SELECT program, count(*) FROM runs WHERE {which} GROUP BY program"
         return dict(self._connection.rows(query, {"now": now}))
 

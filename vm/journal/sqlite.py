@@ -24,7 +24,7 @@ _HELD_INDEX: Final = "CREATE INDEX runs_held ON runs (held) WHERE held IS NOT NU
 _SWITCHES: Final = """CREATE TABLE switches (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, is_open INTEGER NOT NULL, at REAL NOT NULL, why TEXT NOT NULL,
     by TEXT NOT NULL)"""
-_OPENED: Final = """SELECT name FROM switches AS one WHERE is_open
+_OPENED: Final = """SELECT name FROM switches AS one WHERE is_open IS NOT 0
     AND NOT EXISTS (SELECT 1 FROM switches AS later WHERE later.name = one.name AND later.number > one.number)"""
 
 _LAYOUT: Final = Layout(

@@ -24,7 +24,7 @@ PATIENCE_SECONDS: Final = 30
 
 _WHY: Final = {
     sqlite3.SQLITE_BUSY: "another process has held it for too long; stop that process, or try again",
-    sqlite3.SQLITE_READONLY: "it may only be read; allow writing to the file and its folder",
+    sqlite3.SQLITE_READONLY: "it may only be read; allow writing to the file and its folder, or copy it elsewhere",
     sqlite3.SQLITE_IOERR: "the disk failed; look after the disk, and open it again",
     sqlite3.SQLITE_FULL: "the disk is full; make room, and try again",
     sqlite3.SQLITE_CANTOPEN: "the system does not open it; allow reading and writing in its folder",

@@ -92,6 +92,18 @@ OLDER = {
 """What makes a schema of each older version from one of the version after it."""
 
 
+def test_a_lease_whose_end_is_no_number_is_over(store: PostgresJournal, admin: psycopg.Connection) -> None:
+    run, fence = created(store)
+    admin.execute(b"UPDATE runs SET status = 'RUNNING', expires = 'NaN', due = 0")
+    assert store.due(NOW) == {"program": 1}
+    assert [lease.run for lease in store.claim("h", NOW, TTL, 9)] == [run]
+    admin.execute(b"UPDATE runs SET expires = 'NaN'")
+    lease = store.acquire(run, "other", NOW, TTL)
+    assert lease is not None
+    assert lease.fence > fence
+    assert store.acquire(run, "h", NOW, TTL) is None
+
+
 @pytest.mark.parametrize("version", OLDER)
 def test_a_schema_of_an_older_version_is_brought_to_this_one(
     postgres: Place, admin: psycopg.Connection, version: int

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from machines import TOOLS, Bench, ask, assign, both, check, end, program, tool
-from stepward.vm import MemoryJournal
+from stepward.vm import MemoryJournal, SQLiteJournal
 from stepward.vm.journal.store import JournalError, Switch
 from stepward.vm.machine import breakers
 from stepward.vm.machine.worker import Pace, Worker
@@ -39,6 +42,17 @@ def test_a_run_that_reaches_an_open_breaker_is_held_and_goes_on_when_it_is_close
     assert bench.journal.due(1e12) == {"shop": 1}
     (run,) = bench.vm.recover_sync()
     assert (run.status, run.held_by, bench.tools.steps()) == ("SUCCESS", None, ["a", "pay"])
+
+
+@pytest.mark.parametrize("damage", ["x", b"\0", 7, 0.5])
+def test_a_breaker_is_open_unless_it_is_said_to_be_closed(tmp_path: Path, damage: object) -> None:
+    store = SQLiteJournal(tmp_path / "runs.db")
+    assert store.switch(Switch("tool:pay", True, 1.0, "by hand", "ann"))
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as connection, connection:
+        connection.execute("UPDATE switches SET is_open = ?", (damage,))
+    assert store.opened() == {"tool:pay"}
+    assert store.switch(Switch("tool:pay", False, 2.0, "", "ann"))
+    assert store.opened() == frozenset()
 
 
 @pytest.mark.parametrize("name", ["part", "paying"])
