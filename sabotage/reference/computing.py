@@ -19,7 +19,7 @@ class Computing(Bodies):
 
     def _compute(self, step: Any) -> str:
         """Evaluate the expression of a `compute` step, and return how the step ends. A failure does not count as a
-        start ("Steps", "Compute").
+        start, so rules are asked when there is a value ("Steps", "Compute").
 
         There is one evaluator of PTC-Lisp: the reference does not judge it.
         """
@@ -32,8 +32,11 @@ class Computing(Bodies):
         except (Undefined, NoValue, _NotComputed) as error:
             unread = "Undefined" if isinstance(error, Undefined) else "BadValue"
             self._error_name = str(error) if isinstance(error, _NotComputed) else unread
+            self._begin(step)
             self._change(left_without(step, Unworded(f"{step.id} {error}"), self._error_name))
             return "skipped" if step.on_error == "skip" else "failed"
+        self._ask_rules(step, [(step, None)])
+        self._begin(step)
         self._starts(step, None)
         self._change(left_with(step, value))
         is_secret = any(map(self._data.hidden_below, names_in(step.args)))

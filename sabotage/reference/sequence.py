@@ -48,6 +48,8 @@ class Sequence(Waits):
         if step.type in facts.WITH_BODY:
             outcome = yield from self._for_each(step)
             return self._leave(step, outcome)
+        if step.type == "compute":
+            return self._leave(step, self._compute(step))
         self._ask_rules(step, [(step, None)])
         if step.type == "parallel" and step.branches:
             outcome = yield from self._fork(step)
@@ -56,8 +58,6 @@ class Sequence(Waits):
             outcome = yield from self._perform(step, list(step.parallel_steps))
             return self._leave(step, outcome)
         self._begin(step)
-        if step.type == "compute":
-            return self._leave(step, self._compute(step))
         try:
             if step.type == "wait":
                 yield from self._wait(step)

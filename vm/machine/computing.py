@@ -9,11 +9,12 @@ from stepward.vm.errors import EvaluationError
 from stepward.vm.journal.canonical import ErasedError, Secret, is_sealed, opened
 from stepward.vm.language.steps import ComputeStep
 from stepward.vm.language.steps.catching import BAD_OUTPUT, UNEXPECTED
-from stepward.vm.machine.calls import Visit, after, assignment, name_of, named, place_of
+from stepward.vm.machine.calls import Visit, after, assignment, guardrail_rejection, name_of, named, place_of
 from stepward.vm.machine.data import filled, marked, refused
 from stepward.vm.machine.events import Event, make_event
 from stepward.vm.machine.plan import Computed
 from stepward.vm.machine.sizes import oversize
+from stepward.vm.machine.slots import UNDEFINED
 from stepward.vm.machine.state import Reader
 
 MAX_STEPS: Final = 1_000_000
@@ -24,7 +25,10 @@ MAX_MEMORY: Final = 16_000_000
 
 
 def enter_compute(at: Visit, compute: ComputeStep) -> Event:
-    """Return the event of a visit of a `compute` step: its value, or why there is none."""
+    """Return the event of a visit of a `compute` step: its value, or why there is none.
+
+    Rules are asked when there is a value: a failed step has not started.
+    """
     plan, state, step, visit = at
     found = _computed(at, compute)
     too_large = None if found.name else oversize(plan, state, step, {step.computes: found.value})
@@ -34,6 +38,10 @@ def enter_compute(at: Visit, compute: ComputeStep) -> Event:
         kind = "skipped" if compute.on_error == "skip" else "failed"
         fields = {"error": found.error, "kind": kind, **place_of(state, step.id, visit)}
         return make_event("blocked", fields | named(plan, found.name) | after(plan, step, kind, found.name))
+    if step.part in plan.watch.guarded:
+        objection = plan.watch.objection(state.monitors, step.part, Reader(plan, state.slots, UNDEFINED))
+        if objection is not None:
+            return guardrail_rejection(plan, state, visit, (step.id, *objection))
     return assignment(plan, state, step, visit, {step.computes: found.value})
 
 

@@ -198,8 +198,9 @@ class StepPlan:
             call.has_intent |= self.is_parallel or call.is_model
         self.assigned = frozenset(plan.slot((name,)) for name in step.assigns)
         self.cost = 1 + len(step.sub_steps)
-        # Of a call, the arguments come before the rules are asked, and so do the items of a for_each step.
-        self.is_asked_first = self.is_parallel or not (self.calls or isinstance(step, ForEachStep))
+        # The arguments of a call come before the rules are asked, and so do the items of a for_each step, and the value
+        # of a `compute` step.
+        self.is_asked_first = self.is_parallel or not (self.calls or isinstance(step, ForEachStep | ComputeStep))
 
     def count_starts(self) -> None:
         """Let every start of its calls have an intent: rules that siblings share count it when it happens."""

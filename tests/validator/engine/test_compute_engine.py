@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from stepward.validator import ProgramValidator
+from stepward.validator import ProgramValidator, Verdict
 from stepward.validator.engine.witnesses.replay import replay
 from stepward.validator.engine.witnesses.witness import Witness
 from stepward.validator.report.values import Values
-from stepward.vm import Program
+from stepward.vm import ExecutionVM, Program
 
 PAYS = """
 name: pays
@@ -118,3 +120,33 @@ steps:
 def test_free_text_is_followed_through_a_computation_that_may_give_a_text(kind: str, codes: list[str]) -> None:
     report = ProgramValidator(Program.from_yaml(TEXT.replace("TYPE", kind))).validate()
     assert [one.code for one in report.findings if one.code == "SW209"] == codes
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "requires": {"requires": {"step": "a"}, "protects": {"step": "c"}},
+    "never": {"never": {"step": "c"}, "when": "not defined($a.output)"},
+    "exclusive": {"exclusive": [{"step": "c"}, {"step": "bad"}]},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_compute_step_that_fails_has_not_started(rule: str, fails: bool) -> None:
+    """Proof and machine agree: rules are asked when it has a value."""
+    steps = [
+        {"id": "a", "type": "tool", "tool": "look", "error_step": "c", "next_step": "done"},
+        {"id": "c", "type": "compute", "args": {"x": "$a.output" if fails else 1}, "lisp": "(+ 1 data/x)"}
+        | {"returns": {"type": "integer"}, "error_step": "bad", "next_step": "bad"},
+        {"id": "bad", "type": "end", "outcome": "failure"},
+        {"id": "done", "type": "end"},
+    ]
+    tools = {"look": {"effect": "read", "returns": {"type": "integer"}}}
+    data = {"name": "p", "language": 2, "inputs": {}, "tools": tools, "guardrails": [{"name": "r", **RULES[rule]}]}
+    program = Program.from_dict({**data, "steps": steps})
+    (verdict,) = [one.verdict for one in ProgramValidator(program).validate().properties if one.rule == "r"]
+
+    def look() -> int:
+        raise ValueError("no")
+
+    run = ExecutionVM({"look": look}, checker=None).run_sync(program, {})
+    assert (verdict is Verdict.PROVED, run.reason) == (fails, "declared" if fails else "guardrail")
