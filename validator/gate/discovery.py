@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -288,7 +289,10 @@ def _not_a_program(
     help = "a program is a mapping with a list of `steps`; `stepward check --skip-non-programs` leaves other files out"
     reason = "it has no `steps`"
     if isinstance(data, dict) and "policy" in data:
-        reason, help = "it is a policy", f"`stepward check --policy {label} PROGRAM` checks a program under it"
+        reason, help = (
+            "it is a policy",
+            f"`stepward check --policy {shlex.quote(label)} PROGRAM` checks a program under it",
+        )
     elif not_literal:
         reason = f"the program in line {not_literal[0]} is put together when it runs"
         help = "`stepward check --object module:NAME` checks what code makes; or write the dict out"

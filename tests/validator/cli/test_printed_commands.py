@@ -141,6 +141,7 @@ def test_no_password_is_printed() -> None:
 
 MADE_BY_HAND = {
     "stepward run PROGRAM --journal {}": "a template: the program is not known",
+    "stepward check --policy {} PROGRAM": "a template: the program is not known",
     "stepward replay {}": "it needs nothing but the file",
     "stepward recheck {}": "it needs nothing but the folder",
     "stepward sabotage --replay {}": "it needs nothing but the file",
