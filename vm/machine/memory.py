@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stepward.vm.machine.events import Action, Calls, Event
@@ -52,8 +53,7 @@ class Memory:
         running, branches, known_branches = fork.running, fork.branches, self.branches
         if running is not self._running:
             for number in set(self._running).difference(running):
-                for known in (known_branches, self.events, self.calls, self.inner):
-                    known.pop(number, None)
+                self.forget(number)
             self._running = running
         found = []
         for number in running:
@@ -70,3 +70,14 @@ class Memory:
             self.events[number] = action
         elif type(action) is Calls:
             self.calls[number] = action
+
+    def forget(self, number: int) -> None:
+        """Forget a branch that has ended."""
+        for known in (self.branches, self.events, self.calls, self.inner):
+            known.pop(number, None)
+
+    def next_event(self, starting: Sequence[int]) -> Event | None:
+        """Return the event that comes next where nothing has changed that branches read; None if there is none, or if
+        one of the branches that may start comes first."""
+        first = min(self.events, default=None)
+        return None if first is None or (starting and min(starting) < first) else self.events[first]

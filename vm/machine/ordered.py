@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol, cast
 from stepward.vm.journal.store import LeaseLost
 from stepward.vm.machine.calls import used_up
 from stepward.vm.machine.decide import NOBODY, decide_within, is_near_budget
-from stepward.vm.machine.events import Action, Call, Calls, Event, Idle
-from stepward.vm.machine.forks import after_branch, number_at, seen_by
+from stepward.vm.machine.events import Action, Call, Calls, Event
+from stepward.vm.machine.forks import after_branch, may_start, number_at, seen_by
 from stepward.vm.machine.holding import look
 from stepward.vm.machine.keys import FrameName
 from stepward.vm.machine.memory import Memory, UnderWay
@@ -141,7 +141,14 @@ class _Members:
         return not self.driver.stops() and len(self.driver.pending) < MAX_PENDING
 
     def _record(self, event: Event, under_way: UnderWay) -> None:
-        """Record an event, and what comes next in the branch where it happened, as long as that is an event, too.
+        """Record an event, and those that come next, as long as no call is to be made before them."""
+        after: Event | None = event
+        while after is not None:
+            after = self._record_in_branch(after, under_way)
+
+    def _record_in_branch(self, event: Event, under_way: UnderWay) -> Event | None:
+        """Record an event, and what comes next in the branch where it happened, as long as that is an event, too;
+        return the event of another branch that comes next, if that is known.
 
         The branch was the first one with an event, and its siblings do nothing new until something has changed that
         they read. So the records are those of a run that is asked behind each event, and the state of the branch is put
@@ -151,19 +158,25 @@ class _Members:
         number = number_at(state, event)
         if number is None or memory is None or plan.waits or plan.one_by_one:
             driver.record(event)
-            return
+            return None
         own, action = seen_by(plan, state, number), cast(Action | None, event)
-        rules = own.monitors
+        rules, may_go_on = own.monitors, True
         try:
             while type(action) is Event and "ends" not in action.body:
                 own = driver.record(action, own=own)
-                may_go_on = own.result is None and own.monitors is rules and self._may_go_on(own)
-                action = decide_within(plan, own, number, under_way, memory) if may_go_on else None
+                may_go_on = own.monitors is rules and self._may_go_on(own)
+                may_ask = may_go_on and own.result is None
+                action = decide_within(plan, own, number, under_way, memory) if may_ask else None
         finally:
             driver.put(after_branch(plan, state, number, own))
         fork = driver.state.fork
-        if fork is not None and isinstance(action, Calls | Idle):
+        if fork is None or not may_go_on or type(action) is Event:
+            return None
+        if action is None:
+            memory.forget(number)
+        else:
             memory.keep(number, fork.branches[number], action)
+        return memory.next_event(may_start(plan, fork))
 
     def _may_go_on(self, own: State) -> bool:
         """Return whether nothing but a branch says what comes next; `own` is the state as it sees it."""

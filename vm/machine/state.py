@@ -181,9 +181,10 @@ class Fork(NamedTuple):
         many = list(branches)
         many[number] = branch
         if before.state is None or branch.state is None:  # most go on
-            names = {name: one for name, one in names.items() if one != number}
-            if branch.state is not None:
-                names[branch.state.frame] = number
+            if branch.state is None:
+                names = {name: one for name, one in names.items() if one != number}
+            else:
+                names = {**names, branch.state.frame: number}
             running = tuple(sorted(names.values()))
             begun += before.state is None and not before.is_done
             has_failed = has_failed or branch.failure is not None
