@@ -229,7 +229,7 @@ def test_every_attack_reaches_its_place_in_some_good_program(looking: set[str]) 
         reached |= {row.attack.name for row in matrix.rows if row.ran}
     assert reached == {attack.name for attack in SENT}
     program = Program.load(GOOD / "price_update.yaml")
-    matrix = attack_program(program, policies, Orders(examples=size(12, 60), attacks=ON_SPECIMENS, specimens=True))
+    matrix = attack_program(program, policies, Orders(examples=size(24, 60), attacks=ON_SPECIMENS, specimens=True))
     assert matrix.ok, matrix.breaches[0].what
     assert all(row.ran for row in matrix.rows), "these need several items at once, which a good program seldom has"
     assert looking == {attack.name for attack in SENT if not attack.draws}.union(ON_SPECIMENS)
