@@ -97,7 +97,8 @@ def between_items(plan: Plan, state: State, each: Each) -> Event:
         return item_started(step, each.visit, name)
     fields, failed = place_of(state, step.id, each.visit), each.failed
     if failed is None:
-        too_large = oversize(plan, state, step, output_of(body, each), state.limits.state_bytes)
+        output = output_of(body, each)  # None is as short as can be
+        too_large = None if output is None else oversize(plan, state, step, output, state.limits.state_bytes)
         if too_large is not None:
             why = "" if state.is_once_sized else f"`{step.id}` can't end: {too_large}"
             return ended(plan, state, "FAILED", "error", why)

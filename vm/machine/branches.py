@@ -100,7 +100,8 @@ def join(plan: Plan, state: State) -> Event:
         failure = next(branch.failure for branch in fork.branches if branch.failure is not None)
         return failed_items(plan, state, step, fields, fork.round, failure)
     failures = failures_of(plan, state) if fork.items is None else []  # items that fail are skipped
-    too_large = oversize(plan, state, step, _output(plan, state), state.limits.state_bytes)
+    output = _output(plan, state)
+    too_large = oversize(plan, state, step, output, state.limits.state_bytes) if output else None
     if too_large is not None:
         return ended(plan, state, "FAILED", "error", f"`{step.id}` can't end: {too_large}")
     if not failures:

@@ -115,7 +115,7 @@ def _in_branches(plan: Plan, state: State, fork: Fork, under_way: UnderWay, memo
     if state.is_cancelled:
         return _cancelled(plan, state)
     if is_joined(plan, state):
-        return join(plan, state)
+        return join(plan, state) if memory is None else memory.join_of(state, lambda: join(plan, state))
     starting = may_start(plan, fork)
     if plan.one_by_one:
         return _one_by_one(plan, state, starting, under_way)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepward.vm.machine.events import Action, Calls, Event
@@ -22,13 +22,14 @@ class Memory:
     anything. `inner` are the memories of branches with branches of their own.
     """
 
-    __slots__ = ("_read", "_running", "_under_way", "branches", "calls", "events", "inner")
+    __slots__ = ("_joined", "_read", "_running", "_under_way", "branches", "calls", "events", "inner")
 
     def __init__(self) -> None:
         self.branches: dict[int, Branch] = {}
         self.events: dict[int, Event] = {}
         self.calls: dict[int, Calls] = {}
         self.inner: dict[int, Memory] = {}
+        self._joined: tuple[State, Event] | None = None
         self._read: tuple[Any, ...] = ()
         self._running: tuple[int, ...] = ()
         self._under_way: UnderWay = frozenset()
@@ -70,6 +71,12 @@ class Memory:
             self.events[number] = action
         elif type(action) is Calls:
             self.calls[number] = action
+
+    def join_of(self, state: State, join: Callable[[], Event]) -> Event:
+        """Return the event that joins the branches in a state; who drives the run asks twice for it."""
+        if self._joined is None or self._joined[0] is not state:
+            self._joined = state, join()
+        return self._joined[1]
 
     def forget(self, number: int) -> None:
         """Forget a branch that has ended."""
