@@ -71,7 +71,7 @@ def _rules(behind: list[str]) -> Iterator[dict[str, Any]]:
         yield {"exclusive": [{"step": one}, {"step": other}]}
 
 
-@pytest.mark.parametrize("case", by_day(CASES, 8), ids=lambda case: ", ".join(map(str, case)))
+@pytest.mark.parametrize("case", by_day(CASES, 16), ids=lambda case: ", ".join(map(str, case)))
 def test_the_parts_of_a_step_end_as_in_every_run(case: tuple[str, str, bool, str]) -> None:
     data = program(*case)
     report, dead = checked_with_dead(data)
@@ -104,13 +104,13 @@ def _pairs(many: int, *, is_sorted: bool) -> dict[str, Any]:
 HOLDS: Final = {"within", "follows"}
 
 
-@pytest.mark.parametrize(("many", "is_sorted"), [(3, True), (3, False), (12, True), (30, False)])
+@pytest.mark.parametrize(("many", "is_sorted"), [(3, True), (3, False), (11, True), (16, False)])
 def test_a_step_with_many_sub_steps_that_depend_on_others(many: int, is_sorted: bool) -> None:
     """Where joint outcomes are too many to be listed, less is decided, and nothing wrong is reported."""
     found = Program.from_dict(_pairs(many, is_sorted=is_sorted))
     assert are_many(order_of(found.steps[0])) is (is_sorted and many > 9)
     for one in ProgramValidator(found).validate().properties:
-        if one.rule and not (many == 12 and one.verdict is Verdict.UNKNOWN):
+        if one.rule and not (many == 11 and one.verdict is Verdict.UNKNOWN):
             assert one.verdict is (Verdict.PROVED if one.rule in HOLDS else Verdict.VIOLATED), one.rule
 
 
