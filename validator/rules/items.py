@@ -21,7 +21,8 @@ class LongList(Rule):
     ## What it does
     Reports a for_each step whose list is not known to have at most `max_items` items, if nothing takes the failure:
     the step has neither `on_error: skip`, nor an `error_step` or an entry of `catch` that takes `TooManyItems`. The
-    type of the list says how long it can be, with `maxItems`.
+    type of the list says how long it can be, with `maxItems`. A list that is written in the step is reported in any
+    case: the step fails in each run.
 
     ## Why it is bad
     A list that is too long fails before its first item, and with it the run. So the program stops working when its
@@ -72,7 +73,8 @@ class LongList(Rule):
             if _is_no_list(facts, owner):
                 continue  # SW203 reports it
             transition = facts.flow.failure(owner, TOO_MANY_ITEMS)
-            if transition.kind == "skipped" or transition.ending is None:
+            is_taken = transition.kind == "skipped" or transition.ending is None
+            if is_taken and not isinstance(step.items, tuple):
                 continue
             place = Place((*facts.flow.layout.path(owner), "items"))
             if isinstance(step.items, tuple):

@@ -92,3 +92,16 @@ def test_a_list_that_a_set_step_writes_has_as_many_items(written: Any, is_short:
     given = {"given": {"type": "array", "items": {"type": "number"}}}
     lists = {"id": "s", "type": "set", "set": {"list": written}}
     assert (found("SW113", lists, step, inputs=given) == []) == is_short
+
+
+@pytest.mark.parametrize("taken", [{}, {"error_step": "no"}, {"on_error": "skip"}])
+@pytest.mark.parametrize("items", [[1, 2, 3], [1, 2], "$given"])
+def test_a_written_list_that_is_too_long_is_reported_whatever_takes_the_failure(
+    items: Any, taken: dict[str, Any]
+) -> None:
+    do = {"id": "p", "type": "set", "set": {"x": "$one"}}
+    step = {"id": "each", "type": "for_each", "items": items, "max_items": 2, "as": "one", "steps": [do], **taken}
+    stop = {"id": "no", "type": "end", "outcome": "failure"}
+    given = {"given": {"type": "array", "items": {"type": "number"}}}
+    is_reported = found("SW113", {**step, "next_step": "done"}, stop, {"id": "done", "type": "end"}, inputs=given) != []
+    assert is_reported == (items == [1, 2, 3] or (items == "$given" and not taken))
