@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stepward.validator.analysis.assignment import assigned_names
-from stepward.validator.analysis.reachability import reached
 from stepward.validator.analysis.readings import Reading
 from stepward.validator.context import Context
 from stepward.validator.findings import Finding, Label, Severity
@@ -236,11 +235,16 @@ class UnguardedTextToEffect(Rule):
         others = (number for number in self._assigning.get(root, ()) if number != source.step)
         checks.update(number for number in others if not _keeps(context, number, root, reading.resolution.fields))
 
-        def passed(step: int) -> set[int]:
-            return {one for one in flow.successors[step] if one == reading.step or one not in checks}
-
-        first = passed(source.step) if source.step is not None else {0} - checks
-        return reading.step in reached(first, passed)
+        # Back from the reading, because a condition is most often right before it.
+        pending, visited = [reading.step], {reading.step}
+        while pending:
+            for step in flow.predecessors[pending.pop()]:
+                if step == source.step:
+                    return True
+                if step not in visited and step not in checks:
+                    visited.add(step)
+                    pending.append(step)
+        return source.step is None and 0 in visited - checks
 
 
 def _fields(reading: Reading) -> tuple[str, ...]:
